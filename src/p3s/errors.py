@@ -1,0 +1,27 @@
+"""Errors that are part of the interface: one clear line, what was wrong and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Something the user can put right; the command line prints it and exits with code 2."""
+
+
+class TrainingStopped(UserError):
+    """A training that cannot go on: its environment raised, or a number is not finite."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """An error for a name that does not exist, with the names that come near it."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=3, cutoff=0.6)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif len(known) <= 20:
+        hint = f"known: {', '.join(known)}"
+    else:
+        hint = f"none of the {len(known)} known names is like it"
+    return UserError(f"unknown {kind} {name!r}: {hint}")
