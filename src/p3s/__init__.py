@@ -1,0 +1,1 @@
+"""Population-guided off-policy reinforcement learning (p3s)."""

@@ -1,0 +1,70 @@
+"""What a base algorithm must supply.
+
+An algorithm is a frozen dataclass whose fields are its hyper-parameters. It describes one learner
+and never knows how many there are: `learners.py` stacks it. Its methods are pure, and use the
+fields only arithmetically, so that a scheme may replace one by a traced value per learner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import jax
+
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """Base of all algorithms; see `td3.py` for one."""
+
+    name: ClassVar[str]
+    actions: ClassVar[Literal["continuous", "discrete"]]
+
+    batch_size: int = 100
+    """Transitions in a minibatch (B)."""
+    policy_period: int = 2
+    """Value updates per policy update (d in Appendix G)."""
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
+        """A new learner with random parameters."""
+        raise NotImplementedError
+
+    def act(
+        self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
+    ) -> jax.Array:
+        """An action for one observation or for a batch of them."""
+        raise NotImplementedError
+
+    def value_step(
+        self, learner: Learner, batch: Transition, key: jax.Array
+    ) -> tuple[Learner, Metrics]:
+        """One gradient step of the value functions on a minibatch."""
+        raise NotImplementedError
+
+    def policy_step(
+        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
+    ) -> tuple[Learner, Metrics]:
+        """One gradient step of the policy on the augmented loss (eq. 1), then of the targets."""
+        raise NotImplementedError
+
+    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+        """D(policy, other) at each observation of a batch, (batch,)."""
+        raise NotImplementedError
+
+    def policy_of(self, learner: Learner) -> Params:
+        """The parameters that act."""
+        return learner.policy
+
+    def with_policy(self, learner: Learner, policy: Params) -> Learner:
+        """The learner with other parameters to act with, all else kept."""
+        return learner._replace(policy=policy)
+
+    def problem(self) -> str | None:
+        """What is wrong with the field values, or None."""
+        if self.batch_size < 1:
+            return f"batch_size must be at least 1, not {self.batch_size}"
+        if self.policy_period < 1:
+            return f"policy_period must be at least 1, not {self.policy_period}"
+        return None

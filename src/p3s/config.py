@@ -1,0 +1,150 @@
+"""What a run is: an environment, a scheme with its algorithm, and how it is run and recorded.
+
+A hyper-parameter is written once, as a dataclass field; the command line, the record of a run and
+the keyword arguments of `Population` are made from it. A value comes from, in this order: the
+user, the preset for this environment, the field's default.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.envs import EnvName, parse_name
+from p3s.envs.delay import Delay
+from p3s.errors import UserError, unknown
+from p3s.presets import PRESETS, preset_fields
+from p3s.schemes import SCHEMES, Scheme
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a run is run and recorded, whatever is learned."""
+
+    seed: int = 0
+    """Everything random follows from this."""
+    steps: int = 1_000_000
+    """Environment steps in total, over all learners."""
+    buffer_size: int = 1_000_000
+    """Transitions that the common replay holds."""
+    evaluation_period: int = 4000
+    """Total environment steps between two evaluations (R_eval); 0 for none."""
+    evaluation_episodes: int = 10
+    """Noiseless episodes of each learner at an evaluation."""
+    checkpoint_period: int = 20_000
+    """Total environment steps between two checkpoints; 0 for only one at the end."""
+    log_period: int = 1000
+    """Total environment steps between two rows of metrics.jsonl."""
+
+    def problem(self) -> str | None:
+        """What is wrong with the values, or None."""
+        for option in dataclasses.fields(self):
+            may_be_zero = option.name in ("seed", "evaluation_period", "checkpoint_period")
+            least = 0 if may_be_zero else 1
+            if getattr(self, option.name) < least:
+                value = getattr(self, option.name)
+                return f"{option.name} must be at least {least}, not {value}"
+        return None
+
+
+@dataclass(frozen=True)
+class Config:
+    """A run's resolved configuration; `env` is None where the user gives a callable instead."""
+
+    env: EnvName | None
+    scheme: Scheme
+    preset: str = "paper"
+    options: RunOptions = field(default_factory=RunOptions)
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The base algorithm of the scheme."""
+        return self.scheme.algorithm
+
+    def check(self) -> None:
+        """Raise UserError for a value that makes no sense."""
+        problem = self.options.problem() or self.scheme.problem()
+        if problem is not None:
+            raise UserError(problem)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs to run the same again."""
+        return {
+            "environment": dataclasses.asdict(self.env) if self.env is not None else None,
+            "scheme": self.scheme.name,
+            "algorithm": self.algorithm.name,
+            "preset": self.preset,
+            **dataclasses.asdict(self.options),
+            "scheme_fields": field_values(self.scheme),
+            "algorithm_fields": field_values(self.algorithm),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Config:
+        """The configuration that `to_json` wrote."""
+        algorithm = build(ALGORITHMS, "algorithm", record["algorithm"], record["algorithm_fields"])
+        fields = {**record["scheme_fields"], "algorithm": algorithm}
+        scheme = build(SCHEMES, "scheme", record["scheme"], fields)
+        env = record["environment"]
+        options = {option.name: record[option.name] for option in dataclasses.fields(RunOptions)}
+        return cls(
+            EnvName(**env) if env is not None else None,
+            scheme,
+            record["preset"],
+            RunOptions(**options),
+        )
+
+
+def field_values(instance: Scheme | Algorithm) -> dict[str, Any]:
+    """Name and value of every hyper-parameter; infinity as a word, which JSON has not."""
+    values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
+    values.pop("algorithm", None)
+    return {key: "inf" if value == float("inf") else value for key, value in values.items()}
+
+
+def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]) -> Any:
+    """A registered dataclass from its name and JSON values."""
+    if name not in registry:
+        raise unknown(kind, name, registry)
+    known = {f.name for f in dataclasses.fields(registry[name])}
+    for key in values:
+        if key not in known:
+            raise unknown(f"field of {kind} {name}", key, known)
+    clean = {
+        key: tuple(value) if isinstance(value, list) else float("inf") if value == "inf" else value
+        for key, value in values.items()
+    }
+    return registry[name](**clean)
+
+
+def resolve(
+    env: str | EnvName | None,
+    scheme: str = "p3s",
+    algorithm: str = "td3",
+    preset: str = "paper",
+    delay: Delay | None = None,
+    **fields: Any,
+) -> Config:
+    """The configuration for these names, with the user's values for any fields."""
+    for kind, name, registry in (
+        ("scheme", scheme, SCHEMES),
+        ("algorithm", algorithm, ALGORITHMS),
+        ("preset", preset, PRESETS),
+    ):
+        if name not in registry:
+            raise unknown(kind, name, registry)
+    name = parse_name(env, delay) if isinstance(env, str) else env
+    groups = (RunOptions, SCHEMES[scheme], ALGORITHMS[algorithm])
+    known = [{f.name for f in dataclasses.fields(group)} - {"algorithm"} for group in groups]
+    for key in fields:
+        if not any(key in names for names in known):
+            raise unknown("field", key, set().union(*known))
+    num_learners = fields.get("num_learners", SCHEMES[scheme].num_learners)
+    given = {**preset_fields(preset, name, max(num_learners, 1)), **fields}
+    options, scheme_values, algorithm_values = (
+        {key: value for key, value in given.items() if key in names} for names in known
+    )
+    built = SCHEMES[scheme](algorithm=ALGORITHMS[algorithm](**algorithm_values), **scheme_values)
+    return Config(name, built, preset, RunOptions(**options))

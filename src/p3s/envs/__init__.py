@@ -1,0 +1,54 @@
+"""Gymnasium environments as the learners see them: [-1, 1] actions, flat float32 observations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from p3s.envs.adapter import Adapter, describe
+from p3s.envs.delay import Delay, DelayedReward
+from p3s.envs.names import EnvName, parse_name, register
+from p3s.errors import UserError, unknown
+
+EnvSource = str | Callable[[], gymnasium.Env]
+
+register()
+
+
+def make_env(
+    env: EnvSource | EnvName, delay: Delay | None = None, render_mode: str | None = None
+) -> Adapter:
+    """An environment from an id ("Hopper-v5", "module:Env-v0", "Delayed Ant-v1") or a callable.
+
+    delay: pay rewards every so many steps, or only at the "end" of the episode.
+    """
+    if delay is not None and delay != "end" and delay < 1:
+        raise UserError(f"delay must be at least 1 or 'end', not {delay}")
+    if isinstance(env, str):
+        env = parse_name(env, delay)
+    if isinstance(env, EnvName):
+        made, delay = _make_named(env, render_mode), env.delay
+    else:
+        made = env()
+        if not isinstance(made, gymnasium.Env):
+            raise UserError(f"the callable made a {type(made).__name__}, not a gymnasium.Env")
+    if delay is not None:
+        made = DelayedReward(made, delay)
+    return Adapter(made)
+
+
+def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
+    options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+    try:
+        return gymnasium.make(name.id, disable_env_checker=True, **options, **name.kwargs)
+    except ModuleNotFoundError as error:
+        raise UserError(f"environment {name.id!r} needs a module: {error}") from error
+    except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
+        raise unknown("environment", name.id, gymnasium.registry) from error
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UserError(f"environment {name.id!r} cannot be made: {error}") from error
+
+
+__all__ = ["Adapter", "Delay", "DelayedReward", "EnvName", "describe", "make_env", "parse_name"]

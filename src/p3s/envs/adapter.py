@@ -1,0 +1,84 @@
+"""Any Gymnasium environment as the learners see it: flat float32 in, actions in [-1, 1] out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from p3s.errors import UserError
+from p3s.types import EnvSpec
+
+
+class Adapter(gymnasium.Wrapper):
+    """Flatten observations to float32 and take actions in [-1, 1] (or a discrete action's index)."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        own = env.observation_space
+        if not own.is_np_flattenable:
+            raise UserError(f"observations of {describe(env)} cannot be flattened: {own}")
+        self._own_observation_space = own
+        self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
+        flat = spaces.flatten_space(own)
+        assert isinstance(flat, spaces.Box)
+        self.observation_space = spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
+        self._box = env.action_space if isinstance(env.action_space, spaces.Box) else None
+        if self._box is not None:
+            self.action_low, self.action_high = _finite_bounds(env, self._box)
+            self._center = (self.action_high + self.action_low) / 2
+            self._half = (self.action_high - self.action_low) / 2
+            self.action_space = spaces.Box(-1.0, 1.0, self._center.shape, np.float32)
+        elif not isinstance(env.action_space, spaces.Discrete):
+            raise UserError(
+                f"actions of {describe(env)} are {type(env.action_space).__name__}: "
+                "only Box and Discrete actions can be learned"
+            )
+
+    @property
+    def env_spec(self) -> EnvSpec:
+        """Sizes for the networks."""
+        assert self.observation_space.shape is not None
+        size = self.observation_space.shape[0]
+        if self._box is not None:
+            return EnvSpec(size, int(np.prod(self._box.shape)))
+        assert isinstance(self.action_space, spaces.Discrete)
+        return EnvSpec(size, int(self.action_space.n), discrete=True)
+
+    def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        observation, info = self.env.reset(**kwargs)
+        return self._flat(observation), info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(self._own_action(action))
+        return self._flat(observation), float(reward), bool(terminated), bool(truncated), info
+
+    def _flat(self, observation: Any) -> np.ndarray:
+        if not self._plain:
+            observation = spaces.flatten(self._own_observation_space, observation)
+        return np.asarray(observation, np.float32)
+
+    def _own_action(self, action: Any) -> Any:
+        if self._box is None:
+            assert isinstance(self.env.action_space, spaces.Discrete)
+            return int(action) + int(self.env.action_space.start)
+        scaled = self._center + self._half * np.asarray(action, self._center.dtype).reshape(-1)
+        clipped = np.clip(scaled, self.action_low, self.action_high)
+        return clipped.astype(self._box.dtype).reshape(self._box.shape)
+
+
+def _finite_bounds(env: gymnasium.Env, box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:
+    low, high = (np.asarray(bound, np.float64).reshape(-1) for bound in (box.low, box.high))
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise UserError(
+            f"actions of {describe(env)} have no finite bounds: wrap it so that its action space "
+            "is a Box with finite low and high"
+        )
+    return low, high
+
+
+def describe(env: gymnasium.Env) -> str:
+    """A short name for messages."""
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__

@@ -1,0 +1,38 @@
+"""Delayed rewards (Section 4.2): rewards are saved up and paid every f-th step or at the end.
+
+    pay when the episode ends (terminated or truncated), or every `delay` steps since the reset
+
+The return of an episode is unchanged; only the moments of payment are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gymnasium
+
+Delay = int | Literal["end"]
+
+
+class DelayedReward(gymnasium.Wrapper):
+    """Pay the accumulated reward every `delay` steps, or only at the end of the episode."""
+
+    def __init__(self, env: gymnasium.Env, delay: Delay) -> None:
+        super().__init__(env)
+        self.delay = delay
+        self._saved = 0.0
+        self._steps = 0
+
+    def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        self._saved, self._steps = 0.0, 0
+        return self.env.reset(**kwargs)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._saved += float(reward)
+        self._steps += 1
+        due = self.delay != "end" and self._steps % self.delay == 0
+        if not (due or terminated or truncated):
+            return observation, 0.0, terminated, truncated, info
+        paid, self._saved = self._saved, 0.0
+        return observation, paid, terminated, truncated, info

@@ -1,0 +1,83 @@
+"""Names of environments: the paper's, the delayed ones registered here, and the reverse.
+
+The paper's `-v1` environments are gone; the closest ones of today stand in for them. Ant-v5 has
+v1's observations and contact cost, Walker2d-v5 with `walker2d.xml` has v1's friction. The physics
+engine is newer everywhere: compare orderings, not absolute numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from p3s.envs.delay import Delay, DelayedReward
+
+PAPER_DELAY = 20
+"""f_reward of the paper's delayed environments."""
+
+PAPER_ENVIRONMENTS: dict[str, dict[str, Any]] = {
+    "Hopper": {},
+    "Walker2d": {"xml_file": "walker2d.xml"},
+    "HalfCheetah": {},
+    "Ant": {},
+    "Swimmer": {},
+}
+"""The paper's environments and the arguments that bring today's v5 closest to v1."""
+
+DELAYED_ENVIRONMENTS = ("Hopper", "Walker2d", "HalfCheetah", "Ant")
+
+
+@dataclass(frozen=True)
+class EnvName:
+    """A Gymnasium id with its arguments, and a word to the user if a name was translated."""
+
+    id: str
+    delay: Delay | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    note: str | None = None
+
+    @property
+    def family(self) -> str:
+        """The name without namespace, version and delay: 'Hopper' of 'p3s/DelayedHopper-v5'."""
+        return re.sub(r"-v\d+$", "", re.split(r"[/:]", self.id)[-1]).removeprefix("Delayed")
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether rewards are paid late, by a wrapper or by the environment's own id."""
+        return self.delay is not None or self.id.startswith("p3s/Delayed")
+
+
+def parse_name(name: str, delay: Delay | None = None) -> EnvName:
+    """Translate a paper name such as 'Hopper-v1' or 'Delayed Ant-v1'; leave all others alone."""
+    match = re.fullmatch(r"(Delayed |Del\. )?(\w+)-v1", name.strip())
+    if match is None or match[2] not in PAPER_ENVIRONMENTS:
+        return EnvName(name, delay)
+    family, kwargs = match[2], PAPER_ENVIRONMENTS[match[2]]
+    if match[1] and delay is None:
+        delay = PAPER_DELAY
+    arguments = "".join(f" with {key}={value}" for key, value in kwargs.items())
+    late = f", rewards paid every {delay} steps" if match[1] else ""
+    note = f"{name} is the paper's name: using {family}-v5{arguments}{late}, the closest there is"
+    return EnvName(f"{family}-v5", delay, kwargs, note)
+
+
+def make_delayed(env_id: str, delay: Delay = PAPER_DELAY, **kwargs: Any) -> gymnasium.Env:
+    """Entry point of the registered delayed environments."""
+    return DelayedReward(gymnasium.make(env_id, disable_env_checker=True, **kwargs), delay)
+
+
+def register() -> None:
+    """Make p3s/DelayedHopper-v5 and its kin known to Gymnasium."""
+    for family in DELAYED_ENVIRONMENTS:
+        env_id = f"p3s/Delayed{family}-v5"
+        if env_id not in gymnasium.registry:
+            gymnasium.register(
+                env_id,
+                entry_point="p3s.envs.names:make_delayed",
+                kwargs={"env_id": f"{family}-v5"},
+                disable_env_checker=True,
+                order_enforce=False,
+            )

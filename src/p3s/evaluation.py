@@ -1,0 +1,101 @@
+"""Noiseless returns under the paper's protocol (Section 4.1).
+
+    every R_eval total steps, each learner plays 10 noiseless episodes;
+    the score is the maximum over learners of their mean returns
+
+A maximum over N is biased upwards, so every return is kept, and the learner that the chief would
+pick plays again on fresh episodes. All episodes of all learners go on together: one batched
+policy call a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from p3s import keys
+from p3s.algorithms import Algorithm
+from p3s.envs import Adapter
+from p3s.errors import UserError
+from p3s.types import Params
+
+
+class Evaluator:
+    """Environments for evaluation, made once and used at every evaluation."""
+
+    def __init__(self, make: Callable[[], Adapter], algorithm: Algorithm, seed: int) -> None:
+        self._make, self._seed = make, seed
+        self._envs: list[Adapter] = []
+        act = partial(algorithm.act, explore=False)
+        # policies (group,), observations (group, episode, size)
+        self._act = jax.jit(jax.vmap(act, in_axes=(0, 0, None)))
+
+    def play(self, policies: Params, groups: list[int], episodes: int, step: int) -> np.ndarray:
+        """Returns of every stacked policy, (groups, episodes).
+
+        The seed of an episode depends on run seed, step, group and episode only.
+        """
+        count = len(groups) * episodes
+        while len(self._envs) < count:
+            self._envs.append(self._make())
+        seeds = [
+            keys.integer(self._seed, "evaluation", step, group, episode)
+            for group in groups
+            for episode in range(episodes)
+        ]
+        returns = np.zeros(count)
+        observations = np.stack(
+            [env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=False)]
+        )
+        playing = list(range(count))
+        policies = jax.device_put(policies, jax.local_devices()[0])
+        key = keys.key(self._seed, "evaluation")
+        while playing:
+            shape = (len(groups), episodes, observations.shape[-1])
+            actions = np.asarray(self._act(policies, observations.reshape(shape), key))
+            actions = actions.reshape(count, *actions.shape[2:])
+            still = []
+            for index in playing:
+                observation, reward, terminated, truncated, _ = self._envs[index].step(
+                    actions[index]
+                )
+                observations[index] = observation
+                returns[index] += reward
+                if not (terminated or truncated):
+                    still.append(index)
+            playing = still
+        if not np.isfinite(returns).all():
+            raise UserError(f"an evaluation at step {step} gave a return that is not finite")
+        return returns.reshape(len(groups), episodes)
+
+    def evaluate(
+        self, champions: Params, num_champions: int, picked: int | None, episodes: int, step: int
+    ) -> dict[str, Any]:
+        """One row of evaluations.jsonl, without counters and times."""
+        groups, policies = list(range(num_champions)), champions
+        if picked is not None:
+            # The champion's fresh episodes are one more group, with seeds of its own.
+            groups.append(num_champions)
+            policies = jax.tree.map(
+                lambda leaf: jnp.concatenate([leaf, leaf[picked][None]]), champions
+            )
+        returns = self.play(policies, groups, episodes, step)
+        means = returns[:num_champions].mean(axis=1)
+        return {
+            "learner_returns": returns[:num_champions].tolist(),
+            "score": float(means.max()),
+            "mean": float(means.mean()),
+            "champion": picked,
+            "champion_return": None if picked is None else float(returns[-1].mean()),
+        }
+
+    def close(self) -> None:
+        """Close the environments."""
+        for env in self._envs:
+            env.close()
+        self._envs = []

@@ -1,0 +1,110 @@
+"""One learner's update, stacked over the population: N learners, one compiled program.
+
+The update counter stays on the host and unbatched: whether this update includes a policy step is
+static, so no learner ever computes a branch that it does not take.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from p3s import keys
+from p3s.algorithms import Algorithm
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+
+def init_learners(
+    algorithm: Algorithm, key: jax.Array, spec: EnvSpec, num_learners: int, identical: bool
+) -> Learner:
+    """N stacked learners: all the same (Appendix H, line 1), or each with its own random start."""
+    if identical:
+        one = algorithm.init(jax.random.fold_in(key, 0), spec)
+        return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], num_learners, axis=0), one)
+    learner_keys = keys.per_learner(key, num_learners)
+    return jax.vmap(partial(algorithm.init, spec=spec))(learner_keys)
+
+
+def update_learners(
+    algorithm: Algorithm,
+    learners: Learner,
+    batches: Transition,
+    guide: Guide,
+    key: jax.Array,
+    with_policy: bool,
+) -> tuple[Learner, Metrics]:
+    """One update of each learner on its own minibatch.
+
+    batches: (learners, batch, ...); guide.policy is shared, guide.weight is (learners,).
+    """
+
+    def update(
+        learner: Learner, batch: Transition, weight: jax.Array, learner_key: jax.Array
+    ) -> tuple[Learner, Metrics]:
+        value_key, policy_key = jax.random.split(learner_key)
+        learner, metrics = algorithm.value_step(learner, batch, value_key)
+        if with_policy:
+            pull = Guide(guide.policy, weight)
+            learner, more = algorithm.policy_step(learner, batch, pull, policy_key)
+            metrics = {**metrics, **more}
+        return learner, metrics
+
+    learner_keys = keys.per_learner(key, len(batches.reward))
+    return jax.vmap(update)(learners, batches, guide.weight, learner_keys)
+
+
+def act(
+    algorithm: Algorithm,
+    policies: Params,
+    observations: jax.Array,
+    key: jax.Array,
+    step: jax.Array,
+    explore: bool,
+) -> jax.Array:
+    """The action of each policy in its own environment copy: (learners, observation) -> actions."""
+    learner_keys = keys.per_learner(jax.random.fold_in(key, step), len(observations))
+    one = partial(algorithm.act, explore=explore)
+    return jax.vmap(one)(policies, observations, learner_keys)
+
+
+def distances(
+    algorithm: Algorithm, policies: Params, other: Params, observations: jax.Array
+) -> jax.Array:
+    """Mean distance over a batch of each policy to one common policy, (learners,)."""
+    return jax.vmap(
+        lambda policy: algorithm.distance(policy, other, observations).mean()
+    )(policies)
+
+
+def pairwise_distances(
+    algorithm: Algorithm, policies: Params, others: Params, observations: jax.Array
+) -> jax.Array:
+    """Mean distance over a batch of each policy to its own counterpart, (learners,)."""
+    return jax.vmap(
+        lambda policy, other: algorithm.distance(policy, other, observations).mean()
+    )(policies, others)
+
+
+def pick(stacked: Params, index: jax.Array | int) -> Params:
+    """One of N stacked trees."""
+    return jax.tree.map(lambda leaf: leaf[index], stacked)
+
+
+def learner_mesh(num_learners: int) -> Mesh:
+    """The local devices that take an equal share of the learners each.
+
+    On a CPU the devices are its cores: each then works through its own learners, whose
+    parameters stay in its cache, where one program over many learners would wait for memory.
+    """
+    devices = jax.local_devices()
+    count = max(n for n in range(1, len(devices) + 1) if num_learners % n == 0)
+    return Mesh(devices[:count], ("learners",))
+
+
+def place(tree: Params, mesh: Mesh, stacked: bool) -> Params:
+    """Put a tree on the mesh: split along its leading learner axis, or whole on every device."""
+    spec = PartitionSpec("learners") if stacked else PartitionSpec()
+    return jax.device_put(tree, NamedSharding(mesh, spec))

@@ -1,0 +1,67 @@
+"""Hyper-parameters by name: `paper` is the text, `authors` is what the published numbers ran with.
+
+The authors' code (wyjung0625/p3s, commit 21ceb2f) differs from the text of the paper in several
+places. Each is a field of its own, so that the two presets are two sets of values of the same
+fields, and any mixture can be tried.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from p3s.envs import EnvName
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {
+        "updates_per_step": 1,
+        "distance_reduction": "sum",
+        "distance_estimate": "period_end",
+        "beta_limit": float("inf"),
+        "learners_start": "identical",
+        "targets_start": "online",
+        "left_out": "period_best",
+        "random_until": "initial_steps",
+        "guide_from_start": True,
+        "initialization": "fan_in",
+    },
+    "authors": {
+        "updates_per_step": "N",
+        "distance_reduction": "mean",
+        "distance_estimate": "every_minibatch",
+        "beta_limit": 1000.0,
+        "learners_start": "independent",
+        "targets_start": "independent",
+        "left_out": "new_best",
+        "random_until": "next_thousand",
+        "guide_from_start": False,
+        "initialization": "xavier",
+    },
+}
+
+# Appendix I, keyed by (environment, delayed).
+D_MIN = {
+    ("Hopper", False): 0.05,
+    ("Walker2d", False): 0.02,
+    ("HalfCheetah", False): 0.05,
+    ("Ant", False): 0.02,
+    ("Hopper", True): 0.02,
+    ("Walker2d", True): 0.02,
+    ("HalfCheetah", True): 0.02,
+    ("Ant", True): 0.05,
+}
+OTHER_D_MIN = 0.05
+
+# T_initial of Appendix I times its four learners, which is also what TD3 takes alone.
+INITIAL_TOTAL_STEPS = {"Hopper": 1000, "Walker2d": 1000, "HalfCheetah": 10_000, "Ant": 10_000}
+OTHER_INITIAL_TOTAL_STEPS = 1000
+
+
+def preset_fields(preset: str, env: EnvName | None, num_learners: int) -> dict[str, Any]:
+    """The values that a preset gives to fields, for this environment (None: one of the user's)."""
+    family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
+    total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)
+    return {
+        **PRESETS[preset],
+        "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
+        "initial_steps": -(-total // num_learners),
+    }

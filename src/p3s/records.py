@@ -1,0 +1,185 @@
+"""The run folder: what was run, and what happened, as append-only JSON lines.
+
+    config.json        resolved configuration, versions, machine
+    metrics.jsonl      losses and training episodes, a row every log_period steps
+    evaluations.jsonl  a row an evaluation
+    lineage.jsonl      a row a period: what the chief saw and did
+    checkpoints/       see checkpoint.py
+    policy.safetensors the best learner's policy
+
+On resume every file is cut back to where it was at the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from p3s.errors import UserError
+
+STREAMS = ("metrics", "evaluations", "lineage")
+
+
+class RunFolder:
+    """A folder that one run writes to."""
+
+    def __init__(self, path: Path, tensorboard: bool = False) -> None:
+        self.path = path
+        self._files: dict[str, IO[str]] = {}
+        self._tensorboard = _tensorboard_writer(path) if tensorboard else None
+
+    def open(self, positions: dict[str, int] | None = None) -> None:
+        """Open the streams for appending, cut back to `positions` where those are given."""
+        for stream in STREAMS:
+            file = (self.path / f"{stream}.jsonl").open("a+", encoding="utf-8")
+            if positions is not None:
+                file.truncate(positions.get(stream, 0))
+            file.seek(0, os.SEEK_END)
+            self._files[stream] = file
+
+    def append(self, stream: str, row: dict[str, Any]) -> None:
+        """Write one row, so that it is on disk before the run goes on."""
+        self._files[stream].write(to_json_line(row))
+        self._files[stream].flush()
+        if self._tensorboard is not None:
+            for tag, value in tensorboard_scalars(stream, row).items():
+                self._tensorboard.add_scalar(tag, value, row["step"])
+
+    def positions(self) -> dict[str, int]:
+        """How long each stream is, in bytes."""
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        return {stream: file.tell() for stream, file in self._files.items()}
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self._files.values():
+            file.close()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+
+def to_json_line(row: dict[str, Any]) -> str:
+    """One line of strict JSON; numbers that JSON has not become null."""
+    return json.dumps(_strict(row), allow_nan=False) + "\n"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a stream; a last line that is still being written is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The config.json of a run folder."""
+    file = path / "config.json"
+    if not file.is_file():
+        raise UserError(f"{path} is not a run: it has no config.json")
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{file} is damaged: {error}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: to a temporary name, to disk, then renamed."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, commit and machine, for config.json."""
+    packages = ("p3s", "jax", "jaxlib", "optax", "numpy", "gymnasium", "mujoco")
+    versions = {name: metadata.version(name) for name in packages}
+    return {
+        "versions": {"python": platform.python_version(), **versions},
+        "commit": _commit(),
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+        },
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package runs from, if it runs from one."""
+    here = Path(__file__).resolve().parent
+    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    try:
+        tracked = ["git", "-C", str(here), "ls-files", "--error-unmatch", __file__]
+        subprocess.run(tracked, capture_output=True, check=True)
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _tensorboard_writer(path: Path) -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise UserError("--tensorboard needs tensorboardX: pip install 'p3s[tb]'") from error
+    return SummaryWriter(str(path / "tensorboard"))
+
+
+_METRIC_TAGS = {"value_loss": "train/critic_loss", "policy_loss": "train/actor_loss"}
+
+
+def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
+    """A row as TensorBoard tags, the ones that users of Stable-Baselines3 know."""
+    scalars: dict[str, Any] = {}
+    if stream == "evaluations":
+        scalars = {
+            "eval/mean_reward": row["score"],
+            "eval/population_mean_reward": row["mean"],
+            "eval/champion_reward": row["champion_return"],
+        }
+        for learner, returns in enumerate(row["learner_returns"]):
+            scalars[f"learner_{learner}/eval_reward"] = sum(returns) / len(returns)
+    elif stream == "lineage":
+        scalars = {
+            f"population/{name}": row.get(name) for name in ("beta", "spread", "change", "best")
+        }
+    else:
+        scalars["time/fps"] = row["steps_per_second"]
+        scalars["rollout/ep_rew_mean"] = _mean(row["recent_returns"])
+        for learner, value in enumerate(row["recent_returns"]):
+            scalars[f"learner_{learner}/ep_rew_mean"] = value
+        for name, values in row["learners"].items():
+            scalars[_METRIC_TAGS.get(name, f"train/{name}")] = _mean(values)
+            for learner, value in enumerate(values):
+                scalars[f"learner_{learner}/{name}"] = value
+    return {tag: value for tag, value in scalars.items() if value is not None}
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None

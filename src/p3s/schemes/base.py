@@ -1,0 +1,102 @@
+"""What a scheme must supply: who acts, who learns from what, and what the chief does.
+
+A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its state is a
+NamedTuple of arrays; `stacked` names the fields with a leading learner axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from p3s import chief
+from p3s.algorithms import Algorithm
+from p3s.learners import init_learners
+from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
+
+
+class PopulationState(NamedTuple):
+    """The least that a population keeps."""
+
+    learners: Learner
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme:
+    """Base of all schemes: N learners that share one replay and take turns in nothing."""
+
+    name: ClassVar[str]
+    stacked: ClassVar[tuple[str, ...]] = ("learners",)
+
+    algorithm: Algorithm
+    num_learners: int = 4
+    """Learners, each with its own environment copy (N)."""
+    review_period: int = 250
+    """Own steps of a learner between two looks of the chief (M)."""
+    recent_episodes: int = 10
+    """Training returns that the chief looks at, per learner (E_r)."""
+    updates_per_step: int | Literal["N"] = 1
+    """Updates of each learner per own environment step: 1 (paper); N, as many as there are
+    learners (authors)."""
+    initial_steps: int = 250
+    """Own steps before the first update (T_initial)."""
+    random_until: Literal["initial_steps", "next_thousand"] = "initial_steps"
+    """Actions are uniformly random until T_initial (paper), or until the next multiple of 1000
+    own steps after it (authors)."""
+    learners_start: Literal["identical", "independent"] = "identical"
+    """All learners start with the same parameters (paper), or each with its own (authors)."""
+
+    def problem(self) -> str | None:
+        """What is wrong with the field values, or None."""
+        for field in ("num_learners", "review_period", "recent_episodes"):
+            if getattr(self, field) < 1:
+                return f"{field} must be at least 1, not {getattr(self, field)}"
+        if self.updates_per_step != "N" and self.updates_per_step < 1:
+            return f"updates_per_step must be at least 1 or N, not {self.updates_per_step}"
+        if self.initial_steps < 0:
+            return f"initial_steps must be at least 0, not {self.initial_steps}"
+        return self.algorithm.problem()
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of each learner after one step of each."""
+        return self.num_learners if self.updates_per_step == "N" else self.updates_per_step
+
+    @property
+    def random_steps(self) -> int:
+        """Own steps with uniformly random actions."""
+        if self.random_until == "next_thousand":
+            return 1000 * -(-self.initial_steps // 1000)
+        return self.initial_steps
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> Any:
+        """The state at the start of a run."""
+        return PopulationState(self.init_learners(key, spec))
+
+    def init_learners(self, key: jax.Array, spec: EnvSpec) -> Learner:
+        """The stacked learners at the start of a run."""
+        identical = self.learners_start == "identical"
+        return init_learners(self.algorithm, key, spec, self.num_learners, identical)
+
+    def policies(self, state: Any) -> Params:
+        """The policies that act, stacked in the order of the environment copies."""
+        return self.algorithm.policy_of(state.learners)
+
+    def champions(self, state: Any) -> Params:
+        """The policies that the run is judged by, stacked."""
+        return self.policies(state)
+
+    def learn(
+        self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[Any, Metrics]:
+        """One update of every learner on its own minibatch; pure, to be compiled."""
+        raise NotImplementedError
+
+    def review(
+        self, state: Any, recent_returns: np.ndarray, observations: np.ndarray
+    ) -> tuple[Any, dict[str, Any]]:
+        """The chief's work at the end of a period, and what to write into the lineage."""
+        return state, {"best": chief.best_learner(recent_returns)}

@@ -1,0 +1,180 @@
+"""Population-guided parallel policy search (Section 3, Appendix H).
+
+    every step, each learner i
+        acts in its own environment copy, stores into the common replay
+        updates its values as the base algorithm does
+        updates its policy on L(phi_i) + 1{i != b} beta D(pi_i, pi_b)              (eq. 1)
+    every M own steps, the chief
+        measures D_spread (to the guide) and D_change (since the last period)
+        adapts beta by eq. 6, and pi_b <- a frozen copy of the best learner's policy
+
+Before any learner has finished an episode there is no best: the guide stays the common
+initialisation and pulls every learner (paper), or nobody is guided (authors, `guide_from_start`).
+A population of one has nobody to guide.
+
+Where the authors' code differs from the text, a field names the difference: `distance_estimate`,
+`beta_limit`, `left_out`, `guide_from_start` here, others in `base.py` and `algorithms/td3.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from p3s import chief
+from p3s.learners import distances, pairwise_distances, pick, update_learners
+from p3s.schemes.base import Scheme
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+NOBODY = -1
+SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-4, 1e4
+"""The authors' code clips every minibatch's distance to this range before averaging."""
+
+
+class P3SState(NamedTuple):
+    """The learners and the chief's memory."""
+
+    learners: Learner
+    old_policies: Params
+    spread_sums: jax.Array
+    change_sums: jax.Array
+    guide: Params
+    best: jax.Array
+    beta: jax.Array
+    num_measured: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class P3S(Scheme):
+    """Population-guided parallel policy search."""
+
+    name: ClassVar[str] = "p3s"
+    stacked: ClassVar[tuple[str, ...]] = ("learners", "old_policies", "spread_sums", "change_sums")
+
+    beta: float = 1.0
+    """Weight of the pull towards the best at the start (β); 0 keeps it off for good."""
+    rho: float = 2.0
+    """Search radius per policy change (ρ)."""
+    d_min: float = 0.05
+    """Smallest search radius (d_min)."""
+    beta_limit: float = float("inf")
+    """β doubles only while below this and halves only while above its inverse: no bound (paper),
+    1000 (authors)."""
+    distance_estimate: Literal["period_end", "every_minibatch"] = "period_end"
+    """Measure D_spread and D_change on one batch at the end of a period (paper), or average every
+    minibatch's values, clipped to [1e-4, 1e4] (authors)."""
+    left_out: Literal["period_best", "new_best"] = "period_best"
+    """Who is left out of D_spread and D_change: the best of the period that ends (paper), or the
+    best just selected (authors)."""
+    guide_from_start: bool = True
+    """Before the first selection, pull towards the common initialisation (paper) or not at all
+    (authors)."""
+
+    def problem(self) -> str | None:
+        if self.beta < 0:
+            return f"beta must be at least 0, not {self.beta}"
+        if self.beta_limit < 1:
+            return f"beta_limit must be at least 1, not {self.beta_limit}"
+        if self.rho < 0 or self.d_min < 0:
+            return "rho and d_min must be at least 0"
+        return super().problem()
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> P3SState:
+        learners = self.init_learners(key, spec)
+        policies = self.algorithm.policy_of(learners)
+        zeros = jnp.zeros(self.num_learners, jnp.float32)
+        return P3SState(
+            learners=learners,
+            old_policies=policies,
+            spread_sums=zeros,
+            change_sums=zeros,
+            guide=pick(policies, 0),
+            best=jnp.int32(NOBODY if self.num_learners > 1 else 0),
+            beta=jnp.float32(self.beta),
+            num_measured=jnp.int32(0),
+        )
+
+    def guide(self, state: P3SState) -> Guide:
+        """The frozen best policy and its pull on each learner, 1{i != b} beta."""
+        guided = jnp.arange(self.num_learners) != state.best
+        if not self.guide_from_start:
+            guided &= state.best != NOBODY
+        return Guide(state.guide, jnp.where(guided, state.beta, 0.0))
+
+    def learn(
+        self, state: P3SState, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[P3SState, Metrics]:
+        learners, metrics = update_learners(
+            self.algorithm, state.learners, batches, self.guide(state), key, with_policy
+        )
+        state = state._replace(learners=learners)
+        if self.distance_estimate == "every_minibatch":
+            state = self._measure_minibatches(state, batches)
+        return state, metrics
+
+    def _measure_minibatches(self, state: P3SState, batches: Transition) -> P3SState:
+        """Add each learner's distances on the minibatch it has just learned from."""
+
+        def measure(policy: Params, old: Params, batch: Transition) -> tuple[jax.Array, jax.Array]:
+            distance = partial(self.algorithm.distance, policy, observation=batch.observation)
+            return distance(state.guide).mean(), distance(old).mean()
+
+        clip = partial(jnp.clip, min=SMALLEST_DISTANCE, max=LARGEST_DISTANCE)
+        spreads, changes = jax.vmap(measure)(self.policies(state), state.old_policies, batches)
+        return state._replace(
+            spread_sums=state.spread_sums + clip(spreads),
+            change_sums=state.change_sums + clip(changes),
+            num_measured=state.num_measured + 1,
+        )
+
+    @partial(jax.jit, static_argnums=0)
+    def _measure(self, state: P3SState, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Each learner's distance to the guide and to its own old policy."""
+        if self.distance_estimate == "every_minibatch":
+            count = jnp.maximum(state.num_measured, 1)
+            return state.spread_sums / count, state.change_sums / count
+        policies = self.policies(state)
+        return (
+            distances(self.algorithm, policies, state.guide, observations),
+            pairwise_distances(self.algorithm, policies, state.old_policies, observations),
+        )
+
+    def review(
+        self, state: P3SState, recent_returns: np.ndarray, observations: np.ndarray
+    ) -> tuple[P3SState, dict[str, Any]]:
+        period_best = None if int(state.best) == NOBODY else int(state.best)
+        selected = chief.best_learner(recent_returns)
+        new_best = period_best if selected is None else selected
+        spreads, changes = jax.device_get(self._measure(state, observations))
+        left_out = period_best if self.left_out == "period_best" else new_best
+        spread = chief.mean_over_others(spreads, left_out)
+        change = chief.mean_over_others(changes, left_out)
+        beta = float(state.beta)
+        guided = period_best is not None or self.guide_from_start
+        if guided and spread is not None and change is not None:
+            beta = chief.adapt_beta(beta, spread, change, self.rho, self.d_min, self.beta_limit)
+        state = self._begin_period(state, selected, beta)
+        return state, {"best": selected, "beta": beta, "spread": spread, "change": change}
+
+    def _begin_period(self, state: P3SState, selected: int | None, beta: float) -> P3SState:
+        """Remember the policies as they are now, and freeze the best one as the guide."""
+        policies = self.policies(state)
+        zeros = jnp.zeros_like(state.spread_sums)
+        state = state._replace(
+            old_policies=jax.tree.map(jnp.copy, policies),
+            spread_sums=zeros,
+            change_sums=jnp.copy(zeros),
+            beta=jnp.full_like(state.beta, beta),
+            num_measured=jnp.zeros_like(state.num_measured),
+        )
+        if selected is None:
+            return state
+        return state._replace(
+            guide=jax.tree.map(jnp.copy, pick(policies, selected)),
+            best=jnp.full_like(state.best, selected),
+        )

@@ -1,0 +1,135 @@
+"""Where the statements stop being true: counter-examples, worked by hand or found by search.
+
+Each `Claim` is something the paper says, or that one may read into it, together with the draws to
+which it should apply; a draw in which its margin is clearly negative is a counter-example.
+
+Differs from the authors in: the paper states none of these limits (docs/theory.md has the proofs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.theory.lemmas import (
+    a1_holds,
+    a1_margin,
+    a2_holds,
+    lemma_1,
+    monotone_improvement,
+    proposition_1,
+    theorem_1a,
+)
+from p3s.theory.mdp import from_arrays, start_value, state_values
+from p3s.theory.policies import kl
+from p3s.theory.update import GuidedUpdate, guided_update, threshold
+
+CLEARLY = 1e-6
+"""A margin below minus this is a counter-example, far from rounding."""
+CHIEF_RHO, CHIEF_D_MIN = 2.0, 0.02
+"""The paper's hyper-parameters rho and d_min, which take the place of Lemma 5's constants."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A reading of the paper, the draws it speaks about, and how far it is from failing there."""
+
+    name: str
+    applies: Callable[[GuidedUpdate], np.ndarray]
+    margin: Callable[[GuidedUpdate], np.ndarray]
+
+
+def invest_or_cash(beta: float = 0.3, discount: float = 0.9) -> GuidedUpdate:
+    """Two states, two actions: A1 holds, A2 holds for rho = 0.02 and d = 0.05, yet Q^new < Q^best.
+
+    In state 0, cash pays 0.3 and stays, invest leads to state 1; in state 1, waste pays 0 and
+    harvest pays 1, both lead back. The old policy invests with 1/2 but harvests with 1/10, so its
+    Q prefers cash. The best also invests with 1/2 and harvests with 9/10. The new policy follows
+    the old Q away from investing, which for somebody who harvests is a mistake.
+    """
+    transition = np.zeros((2, 2, 2))
+    transition[0, 0, 0] = transition[0, 1, 1] = 1.0
+    transition[1, :, 0] = 1.0
+    mdp = from_arrays(transition, np.array([[0.3, 0.0], [0.0, 1.0]]), discount)
+    log_old = np.log([[[0.5, 0.5], [0.9, 0.1]]])
+    log_best = np.log([[[0.5, 0.5], [0.1, 0.9]]])
+    return guided_update(mdp, log_old, log_best, beta)
+
+
+def rare_best(probability: float, discount: float) -> GuidedUpdate:
+    """One state: as the good action's `probability` under old = best goes to 0, A1 and A2 hold
+    together, with the smallest threshold Lemma 5 allows, up to a discount of 1/2."""
+    mdp = from_arrays(np.ones((1, 2, 1)), np.array([[1.0, 0.0]]), discount)
+    log_best = np.array([[[np.log(probability), np.log1p(-probability)]]])
+    rarity = -np.log(probability)
+    return guided_update(mdp, log_best, log_best, 1.0 / (rarity + np.log(rarity)))
+
+
+def some_threshold(update: GuidedUpdate) -> np.ndarray:
+    """The largest T for which A2 holds: "for some rho, d > 0" read as the paper prints it."""
+    return update.kl_new_best.min(axis=-1)
+
+
+def dominates(update: GuidedUpdate) -> np.ndarray:
+    """Where the best is at least as good as the old policy in every state, not only on average."""
+    best, old = (state_values(update.mdp, log) for log in (update.log_best, update.log_old))
+    return np.greater_equal(best, old).all(axis=-1)
+
+
+def better_by_return(update: GuidedUpdate) -> np.ndarray:
+    """Where the best has the higher expected return, which is all that a chief measures."""
+    best, old = (start_value(update.mdp, log) for log in (update.log_best, update.log_old))
+    return np.greater(best, old)
+
+
+def _chief_threshold(update: GuidedUpdate) -> np.ndarray:
+    return threshold(update, CHIEF_RHO, CHIEF_D_MIN)
+
+
+def _differs(update: GuidedUpdate) -> np.ndarray:
+    return some_threshold(update) > 0.0
+
+
+CHOICE_CLAIMS = (
+    Claim("A1 for the best by return", better_by_return, a1_margin),
+    Claim("A1 if V_best ≥ V_old in every state", dominates, a1_margin),
+)
+"""To be asked only of draws whose best was chosen by return."""
+
+CLAIMS = (
+    Claim("Lemma 1 without A1", lambda u: ~a1_holds(u), lambda u: lemma_1(u).margin),
+    Claim("Proposition 1 without A1", lambda u: ~a1_holds(u), lambda u: proposition_1(u).margin),
+    Claim(
+        "Q_new ≥ Q_best with A1, without A2",
+        lambda u: a1_holds(u) & ~a2_holds(u),
+        lambda u: monotone_improvement(u).margin,
+    ),
+    Claim(
+        "Q_new ≥ Q_best with A1, A2 for some ρ, d",
+        lambda u: a1_holds(u) & _differs(u),
+        lambda u: monotone_improvement(u).margin,
+    ),
+    Claim(
+        "Theorem 1 (a) with A1, ρ = 2, d = 0.02",
+        a1_holds,
+        lambda u: theorem_1a(u, _chief_threshold(u)).margin,
+    ),
+    Claim(
+        "Q_new ≥ Q_best with A1, A2 for ρ = 2, d = 0.02",
+        lambda u: a1_holds(u) & a2_holds(u, _chief_threshold(u)),
+        lambda u: monotone_improvement(u).margin,
+    ),
+)
+
+
+def gap_slope(update: GuidedUpdate) -> np.ndarray:
+    """d/dbeta of beta KL(new || best) in each state: KL - Var_new(Q^old) / beta^2, (batch, state).
+
+    Appendix B takes KL alone for this slope: it forgets that new moves with beta.
+    """
+    policy = np.exp(update.log_new)
+    mean = (policy * update.q_old).sum(axis=-1, keepdims=True)
+    variance = (policy * (update.q_old - mean) ** 2).sum(axis=-1)
+    return kl(update.log_new, update.log_best) - variance / update.beta[:, None] ** 2

@@ -1,0 +1,156 @@
+"""Finite Markov decision processes, always a batch of them, with exact values (Section 3.1).
+
+    P_pi(s, s') = sum_a pi(a|s) p(s'|s, a)
+    V^pi        = (I - gamma P_pi)^-1 r_pi           one linear solve per process, in float64
+    Q^pi(s, a)  = r(s, a) + gamma sum_s' p(s'|s, a) V^pi(s')
+
+Axis order everywhere: batch, state, action, next state. A policy is an array of
+log-probabilities (batch, state, action), so that a probability of 1e-300 is still a number.
+A terminal state is a state that returns to itself with reward 0 whatever the action.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3s.errors import UserError
+
+
+@dataclass(frozen=True)
+class FiniteMDP:
+    """A batch of finite processes of one size."""
+
+    transition: np.ndarray
+    """p(s'|s, a): (batch, state, action, next state)."""
+    reward: np.ndarray
+    """r(s, a): (batch, state, action)."""
+    discount: np.ndarray
+    """gamma in [0, 1): (batch,)."""
+    initial: np.ndarray
+    """Distribution of the first state: (batch, state)."""
+
+    @property
+    def num_mdps(self) -> int:
+        """How many processes the batch holds."""
+        return self.reward.shape[0]
+
+    @property
+    def num_states(self) -> int:
+        """States of each process."""
+        return self.reward.shape[1]
+
+    @property
+    def num_actions(self) -> int:
+        """Actions in each state."""
+        return self.reward.shape[2]
+
+    def take(self, index: np.ndarray | slice) -> FiniteMDP:
+        """The processes at these places of the batch."""
+        return FiniteMDP(
+            self.transition[index], self.reward[index], self.discount[index], self.initial[index]
+        )
+
+    def repeat(self, count: int) -> FiniteMDP:
+        """Every process `count` times in a row."""
+        return FiniteMDP(
+            *(np.repeat(part, count, axis=0) for part in (self.transition, self.reward)),
+            *(np.repeat(part, count, axis=0) for part in (self.discount, self.initial)),
+        )
+
+
+def from_arrays(
+    transition: np.ndarray,
+    reward: np.ndarray,
+    discount: float | np.ndarray,
+    initial: np.ndarray | None = None,
+) -> FiniteMDP:
+    """A batch from your own arrays; without a batch axis it becomes a batch of one."""
+    transition = np.asarray(transition, dtype=np.float64)
+    reward = np.asarray(reward, dtype=np.float64)
+    if reward.ndim == 2:
+        transition, reward = transition[None], reward[None]
+    if reward.ndim != 3 or transition.shape != (*reward.shape, reward.shape[1]):
+        raise UserError(
+            "transition must be (state, action, next state) and reward (state, action), with or "
+            f"without a batch axis; got {transition.shape} and {reward.shape}"
+        )
+    num_mdps, num_states, _ = reward.shape
+    discount = np.broadcast_to(np.asarray(discount, dtype=np.float64), (num_mdps,))
+    if initial is None:
+        initial = np.full(num_states, 1.0 / num_states)
+    initial = np.broadcast_to(np.asarray(initial, dtype=np.float64), (num_mdps, num_states))
+    if (discount < 0).any() or (discount >= 1).any():
+        raise UserError("discount must be at least 0 and below 1")
+    for name, part in (("transition", transition), ("initial", initial)):
+        if (part < 0).any() or not np.allclose(part.sum(axis=-1), 1.0, atol=1e-9):
+            raise UserError(f"every row of {name} must be probabilities that sum to 1")
+    return FiniteMDP(transition, reward, discount, initial)
+
+
+def expected(log_policy: np.ndarray, per_action: np.ndarray) -> np.ndarray:
+    """E_{a ~ pi(.|s)} of a number per state and action: (batch, state)."""
+    return (np.exp(log_policy) * per_action).sum(axis=-1)
+
+
+def next_expected(mdp: FiniteMDP, per_state: np.ndarray) -> np.ndarray:
+    """E_{s' ~ p(.|s, a)} of a number per state: (batch, state, action)."""
+    return np.einsum("bsan,bn->bsa", mdp.transition, per_state)
+
+
+def discounted_sum(mdp: FiniteMDP, log_policy: np.ndarray, per_state: np.ndarray) -> np.ndarray:
+    """E_pi[sum_k gamma^k x(s_k)] from each state s_0, by linear solve: (batch, state)."""
+    moves = np.einsum("bsa,bsan->bsn", np.exp(log_policy), mdp.transition)
+    system = np.eye(mdp.num_states) - mdp.discount[:, None, None] * moves
+    return np.linalg.solve(system, per_state[..., None])[..., 0]
+
+
+def state_values(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
+    """V^pi: (batch, state)."""
+    return discounted_sum(mdp, log_policy, expected(log_policy, mdp.reward))
+
+
+def action_values(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
+    """Q^pi: (batch, state, action)."""
+    following = next_expected(mdp, state_values(mdp, log_policy))
+    return mdp.reward + mdp.discount[:, None, None] * following
+
+
+def advantages(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
+    """A^pi = Q^pi - V^pi: (batch, state, action)."""
+    values = action_values(mdp, log_policy)
+    return values - expected(log_policy, values)[..., None]
+
+
+def start_value(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
+    """Expected return from the first state, what a chief ranks learners by: (batch,)."""
+    return (mdp.initial * state_values(mdp, log_policy)).sum(axis=-1)
+
+
+def sample_returns(
+    mdp: FiniteMDP,
+    log_policy: np.ndarray,
+    state: int,
+    action: int,
+    num_episodes: int,
+    num_steps: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Discounted returns of episodes from (state, action) in the first process: (episodes,)."""
+    policy = np.exp(log_policy[0]).cumsum(axis=-1)
+    moves = mdp.transition[0].cumsum(axis=-1)
+    states, actions = np.full(num_episodes, state), np.full(num_episodes, action)
+    total, weight = np.zeros(num_episodes), 1.0
+    for _ in range(num_steps):
+        total += weight * mdp.reward[0, states, actions]
+        weight *= mdp.discount[0]
+        states = draw(moves[states, actions], rng)
+        actions = draw(policy[states], rng)
+    return total
+
+
+def draw(cumulative: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """One index per row of cumulative probabilities along the last axis."""
+    levels = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
+    return (cumulative <= levels).sum(axis=-1)

@@ -1,0 +1,355 @@
+"""The only training loop (Appendix H).
+
+    for every time step
+        each learner acts in its own environment copy           collect
+        its transition goes into the common replay              replay
+        after T_initial: each learner updates                   learners, by way of the scheme
+        every M steps: the chief reviews the population         chief, by way of the scheme
+        every R_eval total steps: an evaluation                 evaluation
+        every now and then: a row of metrics, a checkpoint      records, checkpoint
+
+T_initial steps are random and without updates; the update after a step and the review at its end
+begin with the step after them. What is random follows from seed, name and step, so a resumed run
+draws what the uninterrupted one would have drawn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from p3s import chief, keys
+from p3s.checkpoint import Checkpoints, Snapshot
+from p3s.collect import Collector, Episode
+from p3s.config import Config
+from p3s.envs import Adapter, describe
+from p3s.errors import TrainingStopped, UserError
+from p3s.evaluation import Evaluator
+from p3s.learners import act, learner_mesh, pick, place
+from p3s.policy import Policy, flatten_names, unflatten_names
+from p3s.records import RunFolder
+from p3s.replay import Replay, check_memory
+from p3s.types import unpack
+
+
+class Training:
+    """A run in progress: the population, its replay and environments, and its counters."""
+
+    def __init__(
+        self, config: Config, make: Callable[[], Adapter], folder: RunFolder | None = None
+    ) -> None:
+        config.check()
+        self.config, self.scheme, self.options = config, config.scheme, config.options
+        self.folder = folder
+        self.checkpoints = Checkpoints(folder.path / "checkpoints") if folder else None
+        example = make()
+        self.spec = example.env_spec
+        _check_actions(config, example)
+        self.memory_note = check_memory(self.options.buffer_size, self.spec)
+        self.about_actions = _describe_actions(example)
+        example.close()
+        seed, count = self.options.seed, self.scheme.num_learners
+        self.collector = Collector(make, count, seed)
+        self.replay = Replay(self.options.buffer_size, self.spec)
+        self.evaluator = Evaluator(make, config.algorithm, seed)
+        self.recent_returns = np.full((count, self.scheme.recent_episodes), np.nan)
+        self.time_step = 0
+        self.total_steps = 0
+        self.updates = 0
+        self.seconds = 0.0
+        self.stop_requested = False
+        self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
+        self.last_evaluation: dict[str, Any] | None = None
+        self.last_review: dict[str, Any] = {}
+        self._window = MetricsWindow()
+        self._mesh = learner_mesh(count)
+        init = jax.jit(self.scheme.init, static_argnums=1)
+        self.state = self._placed(init(keys.key(seed, "init"), self.spec))
+        self._compile()
+
+    def _compile(self) -> None:
+        scheme, spec = self.scheme, self.spec
+        self._learn_key = keys.key(self.options.seed, "learn")
+        self._act_key = keys.key(self.options.seed, "act")
+
+        def learn(state: Any, rows: Any, key: Any, update: Any, with_policy: bool) -> Any:
+            step_key = jax.random.fold_in(key, update)
+            return scheme.learn(state, unpack(spec, rows), step_key, with_policy)
+
+        def explore(state: Any, observations: Any, key: Any, step: Any) -> Any:
+            policies = scheme.policies(state)
+            return act(scheme.algorithm, policies, observations, key, step, explore=True)
+
+        self._learn = jax.jit(learn, static_argnums=4, donate_argnums=0)
+        self._explore = jax.jit(explore)
+
+    def _placed(self, state: Any) -> Any:
+        stacked = partial(place, mesh=self._mesh, stacked=True)
+        whole = partial(place, mesh=self._mesh, stacked=False)
+        return type(state)(
+            **{
+                name: (stacked if name in self.scheme.stacked else whole)(value)
+                for name, value in state._asdict().items()
+            }
+        )
+
+    # ------------------------------------------------------------------ one time step
+
+    def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
+        """Train until so many total environment steps, or until someone asks to stop."""
+        started, before = time.perf_counter(), self.seconds
+        if self.time_step == 0:
+            self.collector.start()
+        while self.total_steps < until and not self.stop_requested:
+            try:
+                self._step()
+            except TrainingStopped as error:
+                raise TrainingStopped(f"at total step {self.total_steps}: {error}") from error
+            self.seconds = before + time.perf_counter() - started
+            self._record(last=self.total_steps >= until)
+            if callback is not None and callback(self) is False:
+                break
+        self.seconds = before + time.perf_counter() - started
+
+    def _step(self) -> None:
+        self.time_step += 1
+        rows, episodes = self.collector.step(self._actions())
+        self.replay.add(rows)
+        self.total_steps += len(rows)
+        for episode in episodes:
+            self._remember(episode)
+        if self.time_step <= self.scheme.initial_steps:
+            return
+        for _ in range(self.scheme.num_updates):
+            self._update()
+        if self.time_step % self.scheme.review_period == 0:
+            self._review()
+
+    def _actions(self) -> np.ndarray:
+        if self.time_step <= self.scheme.random_steps:
+            draw = keys.generator(self.options.seed, "random_action", self.time_step)
+            count, size = self.scheme.num_learners, self.spec.action_size
+            if self.spec.discrete:
+                return draw.integers(0, size, count)
+            return draw.uniform(-1, 1, (count, size)).astype(np.float32)
+        observations = self.collector.observations
+        step = np.int32(self.time_step)
+        return np.asarray(self._explore(self.state, observations, self._act_key, step))
+
+    def _remember(self, episode: Episode) -> None:
+        returns = self.recent_returns[episode.learner]
+        returns[:-1] = returns[1:]
+        returns[-1] = episode.total
+        self._window.episodes.append(list(episode))
+
+    def _update(self) -> None:
+        self.updates += 1
+        draw = keys.generator(self.options.seed, "replay", self.updates)
+        batch_size = self.config.algorithm.batch_size
+        rows = self.replay.sample(draw, (self.scheme.num_learners, batch_size))
+        with_policy = self.updates % self.config.algorithm.policy_period == 0
+        self.state, metrics = self._learn(
+            self.state, rows, self._learn_key, np.int32(self.updates), with_policy
+        )
+        self._window.add(jax.device_get(metrics))
+
+    def _review(self) -> None:
+        draw = keys.generator(self.options.seed, "review", self.time_step)
+        batch = unpack(self.spec, self.replay.sample(draw, (self.config.algorithm.batch_size,)))
+        state, review = self.scheme.review(
+            self.state, self.recent_returns, np.asarray(batch.observation)
+        )
+        self.state = self._placed(state)
+        means = chief.mean_returns(self.recent_returns)
+        self.last_review = {"step": self.total_steps, **review, "recent_returns": means.tolist()}
+        if self.folder is not None:
+            self.folder.append("lineage", self.last_review)
+
+    # ------------------------------------------------------------------ records
+
+    def _due(self, period: int) -> bool:
+        """Whether the last time step crossed a multiple of `period` total steps."""
+        before = self.total_steps - self.scheme.num_learners
+        return period > 0 and self.total_steps // period > before // period
+
+    def _record(self, last: bool) -> None:
+        evaluating = self.options.evaluation_period > 0
+        if self._due(self.options.evaluation_period) or (last and evaluating):
+            self.evaluate()
+        if self.folder is None:
+            if self._due(self.options.log_period):
+                self._window = MetricsWindow()
+            return
+        if self._due(self.options.log_period) or last:
+            means = chief.mean_returns(self.recent_returns).tolist()
+            self.folder.append("metrics", self._window.row(self, means))
+            self._window = MetricsWindow()
+        if self._due(self.options.checkpoint_period) or last:
+            self.checkpoint()
+
+    def evaluate(self) -> dict[str, Any]:
+        """Evaluate the population now, and record it."""
+        champions = self.scheme.champions(self.state)
+        row = self.evaluator.evaluate(
+            champions,
+            jax.tree.leaves(champions)[0].shape[0],
+            chief.best_learner(self.recent_returns),
+            self.options.evaluation_episodes,
+            self.total_steps,
+        )
+        self.last_evaluation = {
+            "step": self.total_steps,
+            "updates": self.updates * self.scheme.num_learners,
+            **row,
+            "seconds": round(self.seconds, 3),
+        }
+        if self.folder is not None:
+            self.folder.append("evaluations", self.last_evaluation)
+        self.on_evaluation(self.last_evaluation)
+        return self.last_evaluation
+
+    # ------------------------------------------------------------------ out and in
+
+    def policy(self) -> Policy:
+        """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
+        best = chief.best_learner(self.recent_returns) or 0
+        params = jax.device_get(pick(self.scheme.policies(self.state), best))
+        env = self.config.env
+        about = {
+            **self.about_actions,
+            "environment": None
+            if env is None
+            else {"id": env.id, "delay": env.delay, "kwargs": env.kwargs},
+            "run": {
+                "scheme": self.scheme.name,
+                "seed": self.options.seed,
+                "step": self.total_steps,
+                "learner": best,
+            },
+        }
+        return Policy(self.config.algorithm, params, self.spec, about)
+
+    def snapshot(self) -> Snapshot:
+        """Everything but the replay's rows, from which `resume` goes on to the bit."""
+        arrays, environments = self.collector.snapshot()
+        state = jax.device_get(flatten_names(self.state))
+        return Snapshot(
+            arrays={
+                **{f"state/{name}": np.asarray(leaf) for name, leaf in state.items()},
+                **{f"collector/{name}": array for name, array in arrays.items()},
+                "recent_returns": self.recent_returns,
+            },
+            environments=environments,
+            counters={
+                "time_step": self.time_step,
+                "total_steps": self.total_steps,
+                "updates": self.updates,
+                "seconds": self.seconds,
+                "window": self._window.to_json(),
+                "positions": self.folder.positions() if self.folder is not None else {},
+            },
+        )
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint and the best policy into the run folder."""
+        assert self.checkpoints is not None
+        assert self.folder is not None
+        self.policy().save(self.folder.path / "policy.safetensors")
+        self.checkpoints.write(self.total_steps, self.snapshot(), self.replay)
+
+    def resume(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot whose replay rows have been put back already."""
+        groups: dict[str, dict[str, np.ndarray]] = {"state": {}, "collector": {}}
+        for name, array in snapshot.arrays.items():
+            if "/" in name:
+                group, rest = name.split("/", 1)
+                groups[group][rest] = array
+        state = unflatten_names(self.state, groups["state"], "the checkpoint")
+        self.state = self._placed(state)
+        self.recent_returns = snapshot.arrays["recent_returns"].copy()
+        counters = snapshot.counters
+        self.time_step, self.total_steps = counters["time_step"], counters["total_steps"]
+        self.updates, self.seconds = counters["updates"], counters["seconds"]
+        self._window = MetricsWindow.from_json(counters["window"])
+        if self.time_step > 0:
+            self.collector.resume(groups["collector"], snapshot.environments)
+
+    def close(self) -> None:
+        """Close environments and files."""
+        self.collector.close()
+        self.evaluator.close()
+        if self.folder is not None:
+            self.folder.close()
+
+
+class MetricsWindow:
+    """Sums of metrics since the last row of metrics.jsonl."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, np.ndarray] = {}
+        self.counts: dict[str, int] = {}
+        self.episodes: list[list[Any]] = []
+
+    def add(self, metrics: dict[str, np.ndarray]) -> None:
+        """Count one update's metrics, (learners,) each; stop the run if one is not finite."""
+        for name, values in metrics.items():
+            finite = np.isfinite(values)
+            if not finite.all():
+                learner = int(np.argmin(finite))
+                raise TrainingStopped(f"the {name} of learner {learner} is {values[learner]}")
+            self.sums[name] = self.sums.get(name, 0.0) + np.asarray(values, np.float64)
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def row(self, training: Training, recent_returns: list[float]) -> dict[str, Any]:
+        """One row of metrics.jsonl."""
+        seconds = max(training.seconds, 1e-9)
+        return {
+            "step": training.total_steps,
+            "updates": training.updates * training.scheme.num_learners,
+            "seconds": round(seconds, 3),
+            "steps_per_second": round(training.total_steps / seconds, 1),
+            "recent_returns": recent_returns,
+            "episodes": self.episodes,
+            "learners": {
+                name: (total / self.counts[name]).tolist() for name, total in self.sums.items()
+            },
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        sums = {name: total.tolist() for name, total in self.sums.items()}
+        return {"sums": sums, "counts": self.counts, "episodes": self.episodes}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> MetricsWindow:
+        """From a checkpoint."""
+        window = cls()
+        window.sums = {name: np.asarray(total) for name, total in record["sums"].items()}
+        window.counts, window.episodes = dict(record["counts"]), list(record["episodes"])
+        return window
+
+
+def _check_actions(config: Config, env: Adapter) -> None:
+    discrete = env.env_spec.discrete
+    if discrete == (config.algorithm.actions == "discrete"):
+        return
+    kind = "discrete" if discrete else "continuous"
+    raise UserError(
+        f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "
+        + ("choose an environment with Box actions" if discrete else "choose a discrete one")
+    )
+
+
+def _describe_actions(env: Adapter) -> dict[str, Any]:
+    if env.env_spec.discrete:
+        return {"action_start": int(env.env.action_space.start)}  # type: ignore[attr-defined]
+    return {
+        "action_low": env.action_low.tolist(),
+        "action_high": env.action_high.tolist(),
+        "action_shape": list(env.env.action_space.shape or ()),
+    }
