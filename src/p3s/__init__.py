@@ -1,1 +1,22 @@
-"""Population-guided off-policy reinforcement learning (p3s)."""
+"""Population-guided off-policy reinforcement learning: N learners as one compiled JAX program.
+
+from p3s import Population
+
+population = Population("Hopper-v5", num_learners=4).learn(100_000)
+action, _ = population.predict(observation)
+"""
+
+from p3s.envs import make_env
+from p3s.errors import TrainingStopped, UserError
+from p3s.policy import Policy
+from p3s.population import Population, evaluate, load
+
+__all__ = [
+    "Policy",
+    "Population",
+    "TrainingStopped",
+    "UserError",
+    "evaluate",
+    "load",
+    "make_env",
+]

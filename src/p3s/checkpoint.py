@@ -118,7 +118,7 @@ class Checkpoints:
         for start in range(0, replay.size, SEGMENT_ROWS):
             rows = replay.rows[start : min(start + SEGMENT_ROWS, replay.size)]
             with (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").open("rb") as file:
-                file.readinto(rows)
+                file.readinto(memoryview(rows))
         self._last = (folder, meta)
         return Snapshot(
             arrays=load_file(folder / "state.safetensors"),
@@ -128,7 +128,7 @@ class Checkpoints:
 
 
 def _contiguous(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
 
 
 def _unchanged(last: dict[str, Any], replay: Replay, start: int, end: int) -> bool:

@@ -19,7 +19,7 @@ BAND = 1.5
 
 
 def mean_returns(recent_returns: np.ndarray) -> np.ndarray:
-    """Mean of each learner's recent returns, (learners, E_r) -> (learners,); NaN marks "none yet"."""
+    """Mean recent return of each learner, (learners, E_r) -> (learners,); NaN is "none yet"."""
     known = ~np.isnan(recent_returns)
     count = known.sum(axis=1)
     total = np.where(known, recent_returns, 0.0).sum(axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,11 +14,10 @@ def prepare() -> None:
 
     With as many CPU devices as cores the learners are spread over the cores (learners.py).
     """
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "p3s" / "jax"
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    try:
+    # Where jax runs already, or the system does not tell its cores, learners share one device.
+    with contextlib.suppress(RuntimeError, AttributeError):
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
-    except (RuntimeError, AttributeError):
-        pass  # jax runs already, or this system does not tell: learners share one device

@@ -34,7 +34,7 @@ def integer(seed: int, stream: str, *indices: int) -> int:
 
 
 def per_learner(step_key: jax.Array, num_learners: int) -> jax.Array:
-    """One key for each learner, (num_learners,); learner i's does not depend on how many there are."""
+    """One key for each learner, (num_learners,); learner i's is the same in any population."""
     return jax.vmap(lambda index: jax.random.fold_in(step_key, index))(
         jax.numpy.arange(num_learners)
     )

@@ -74,18 +74,16 @@ def distances(
     algorithm: Algorithm, policies: Params, other: Params, observations: jax.Array
 ) -> jax.Array:
     """Mean distance over a batch of each policy to one common policy, (learners,)."""
-    return jax.vmap(
-        lambda policy: algorithm.distance(policy, other, observations).mean()
-    )(policies)
+    return jax.vmap(lambda policy: algorithm.distance(policy, other, observations).mean())(policies)
 
 
 def pairwise_distances(
     algorithm: Algorithm, policies: Params, others: Params, observations: jax.Array
 ) -> jax.Array:
     """Mean distance over a batch of each policy to its own counterpart, (learners,)."""
-    return jax.vmap(
-        lambda policy, other: algorithm.distance(policy, other, observations).mean()
-    )(policies, others)
+    return jax.vmap(lambda policy, other: algorithm.distance(policy, other, observations).mean())(
+        policies, others
+    )
 
 
 def pick(stacked: Params, index: jax.Array | int) -> Params:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import jax
@@ -28,11 +29,11 @@ def init_mlp(
     """
     sizes = [sum(input_sizes), *hidden_sizes, output_size]
     layers = []
-    for index, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for index, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         weight_key, bias_key = jax.random.split(jax.random.fold_in(key, index))
         if initialization == "xavier":
             parts = input_sizes if index == 0 else [fan_in]
-            bounds = np.concatenate([np.full(part, np.sqrt(6 / (part + fan_out))) for part in parts])
+            bounds = np.repeat([np.sqrt(6 / (part + fan_out)) for part in parts], parts)
             bias_bound = 0.0
         else:
             bounds = np.full(fan_in, 1 / np.sqrt(fan_in))

@@ -58,7 +58,7 @@ class Policy:
         self._act = {
             explore: jax.jit(partial(algorithm.act, explore=explore)) for explore in (False, True)
         }
-        self._num_predictions = 0
+        self._num_calls = 0
 
     def predict(
         self,
@@ -79,15 +79,19 @@ class Policy:
                 f"an observation of shape {list(observation.shape)} does not fit: "
                 f"this policy takes [{size}] or [batch, {size}]"
             )
-        self._num_predictions += 1
-        key = jax.random.key(self._num_predictions)
-        action = np.asarray(self._act[not deterministic](self.params, observation, key))
+        action = self.act(observation, deterministic)
         if self.spec.discrete:
             return action + self.about["action_start"], None
         low, high = (np.asarray(self.about[name]) for name in ("action_low", "action_high"))
         scaled = (low + high) / 2 + (high - low) / 2 * action
         own = np.clip(scaled, low, high).astype(np.float32)
         return own.reshape(observation.shape[:-1] + tuple(self.about["action_shape"])), None
+
+    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
+        """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these."""
+        self._num_calls += 1
+        key = jax.random.key(self._num_calls)
+        return np.asarray(self._act[not deterministic](self.params, observation, key))
 
     def save(self, path: str | Path) -> None:
         """Write the policy as one file."""

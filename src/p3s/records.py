@@ -34,12 +34,11 @@ class RunFolder:
         self._files: dict[str, IO[str]] = {}
         self._tensorboard = _tensorboard_writer(path) if tensorboard else None
 
-    def open(self, positions: dict[str, int] | None = None) -> None:
-        """Open the streams for appending, cut back to `positions` where those are given."""
+    def open(self, positions: dict[str, int]) -> None:
+        """Open the streams for appending, cut back to where they were at a checkpoint."""
         for stream in STREAMS:
             file = (self.path / f"{stream}.jsonl").open("a+", encoding="utf-8")
-            if positions is not None:
-                file.truncate(positions.get(stream, 0))
+            file.truncate(positions.get(stream, 0))
             file.seek(0, os.SEEK_END)
             self._files[stream] = file
 

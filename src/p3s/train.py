@@ -40,13 +40,11 @@ from p3s.types import unpack
 class Training:
     """A run in progress: the population, its replay and environments, and its counters."""
 
-    def __init__(
-        self, config: Config, make: Callable[[], Adapter], folder: RunFolder | None = None
-    ) -> None:
+    def __init__(self, config: Config, make: Callable[[], Adapter]) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        self.folder = folder
-        self.checkpoints = Checkpoints(folder.path / "checkpoints") if folder else None
+        self.folder: RunFolder | None = None
+        self.checkpoints: Checkpoints | None = None
         example = make()
         self.spec = example.env_spec
         _check_actions(config, example)
@@ -66,6 +64,7 @@ class Training:
         self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
         self.last_evaluation: dict[str, Any] | None = None
         self.last_review: dict[str, Any] = {}
+        self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
         self._mesh = learner_mesh(count)
         init = jax.jit(self.scheme.init, static_argnums=1)
@@ -255,6 +254,12 @@ class Training:
             },
         )
 
+    def attach(self, folder: RunFolder) -> None:
+        """Write records and checkpoints to this folder from here on."""
+        folder.open(self._positions)
+        self.folder = folder
+        self.checkpoints = Checkpoints(folder.path / "checkpoints")
+
     def checkpoint(self) -> None:
         """Write a checkpoint and the best policy into the run folder."""
         assert self.checkpoints is not None
@@ -276,6 +281,7 @@ class Training:
         self.time_step, self.total_steps = counters["time_step"], counters["total_steps"]
         self.updates, self.seconds = counters["updates"], counters["seconds"]
         self._window = MetricsWindow.from_json(counters["window"])
+        self._positions = counters["positions"]
         if self.time_step > 0:
             self.collector.resume(groups["collector"], snapshot.environments)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-Array = jax.Array | np.ndarray
+Array = Any
+"""A jax.Array in compiled code, an np.ndarray on the host."""
 Params = Any
 """A pytree of float32 arrays."""
 Metrics = dict[str, Any]

@@ -126,9 +126,7 @@ class TD3(Algorithm):
     def _init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
         policy_key, *value_keys = jax.random.split(key, 3)
         observation, action = spec.observation_size, spec.action_size
-        policy = init_mlp(
-            policy_key, [observation], self.hidden_sizes, action, self.initialization
-        )
+        policy = init_mlp(policy_key, [observation], self.hidden_sizes, action, self.initialization)
         values = [
             init_mlp(value_key, [observation, action], self.hidden_sizes, 1, self.initialization)
             for value_key in value_keys

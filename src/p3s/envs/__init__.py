@@ -51,4 +51,13 @@ def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
         raise UserError(f"environment {name.id!r} cannot be made: {error}") from error
 
 
-__all__ = ["Adapter", "Delay", "DelayedReward", "EnvName", "describe", "make_env", "parse_name"]
+__all__ = [
+    "Adapter",
+    "Delay",
+    "DelayedReward",
+    "EnvName",
+    "EnvSource",
+    "describe",
+    "make_env",
+    "parse_name",
+]

@@ -13,7 +13,7 @@ from p3s.types import EnvSpec
 
 
 class Adapter(gymnasium.Wrapper):
-    """Flatten observations to float32 and take actions in [-1, 1] (or a discrete action's index)."""
+    """Flatten observations to float32 and take actions in [-1, 1] (or an index)."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)

@@ -31,7 +31,7 @@ class DelayedReward(gymnasium.Wrapper):
         observation, reward, terminated, truncated, info = self.env.step(action)
         self._saved += float(reward)
         self._steps += 1
-        due = self.delay != "end" and self._steps % self.delay == 0
+        due = isinstance(self.delay, int) and self._steps % self.delay == 0
         if not (due or terminated or truncated):
             return observation, 0.0, terminated, truncated, info
         paid, self._saved = self._saved, 0.0

@@ -1,3 +1,4 @@
+# pyright: reportAttributeAccessIssue=false
 """Capture and restore the state of an environment in the middle of an episode.
 
 Every layer of the wrapper stack gives its attributes, as far as they can be pickled; a MuJoCo

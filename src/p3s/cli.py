@@ -1,0 +1,317 @@
+"""The command `p3s`: options are made from dataclass fields, help texts from their docstrings."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import mujoco
+import tyro
+
+from p3s import devices, runs
+from p3s.config import Config, RunOptions, resolve
+from p3s.enjoy import play
+from p3s.envs.listing import list_environments
+from p3s.errors import UserError, unknown
+from p3s.export import export_onnx
+from p3s.population import evaluate, load
+from p3s.progress import TrainingProgress
+from p3s.train import Training
+from p3s.watch import watch
+
+Environment = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
+Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+RunOrPolicy = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN|POLICY")]
+OnnxFile = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.onnx")]
+Word = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORD")]
+
+
+@dataclass(frozen=True)
+class Method:
+    """What learns, on what. These decide the defaults of all other options."""
+
+    env: Environment
+    """Gymnasium id, 'module:Env-v0', or one of the paper's names ('Delayed Ant-v1')."""
+    scheme: str = "p3s"
+    """How the population is used: p3s, sharing (ESO) or single."""
+    algorithm: str = "td3"
+    """Base algorithm: td3."""
+    preset: str = "paper"
+    """Set of defaults: paper (the text) or authors (their code)."""
+    delay: int | Literal["end"] | None = None
+    """Pay rewards every so many steps, or only at the end of an episode."""
+
+
+@dataclass(frozen=True)
+class FirstLook(Method):
+    """The method, and the one field that defaults depend on besides."""
+
+    num_learners: int | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a run goes."""
+
+    out: Path | None = None
+    """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
+    tensorboard: bool = False
+    """Write TensorBoard scalars as well."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run from its last checkpoint, to the bit."""
+
+    run: Run
+    """Run folder."""
+    steps: int | None = None
+    """New total of environment steps, to make the run longer."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play noiseless episodes with a trained policy."""
+
+    policy: RunOrPolicy
+    """Policy file, or run folder for its best policy."""
+    episodes: int = 10
+    """Episodes to play."""
+    seed: int = 0
+    """Seed of the episodes."""
+    env: str | None = None
+    """Another environment than the one it was trained on."""
+
+
+@dataclass(frozen=True)
+class Enjoy:
+    """Watch a trained policy play, or film it."""
+
+    policy: RunOrPolicy
+    """Policy file, or run folder for its best policy."""
+    video: Path | None = None
+    """Write a film (.mp4 or .gif) instead of opening a window."""
+    episodes: int = 1
+    """Episodes to play."""
+    seed: int = 0
+    """Seed of the episodes."""
+    env: str | None = None
+    """Another environment than the one it was trained on."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Follow a run in the terminal, while it trains or after."""
+
+    run: Run
+    """Run folder."""
+    refresh: float = 2.0
+    """Seconds between two looks."""
+    once: bool = False
+    """Print one look and exit."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a policy as ONNX: observation in, action in the environment's own range out."""
+
+    policy: RunOrPolicy
+    """Policy file, or run folder for its best policy."""
+    out: OnnxFile
+    """File to write."""
+
+
+@dataclass(frozen=True)
+class Envs:
+    """List environments that can be trained on, with their sizes."""
+
+    pattern: Word = ""
+    """Only ids that contain this."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: user errors become one line and exit code 2."""
+    os.environ.setdefault("MUJOCO_GL", "egl")
+    mujoco.set_mju_user_warning(_WarnOnce())  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        sys.exit(_dispatch(sys.argv[1:] if arguments is None else arguments))
+    except UserError as error:
+        print(f"p3s: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+class _WarnOnce:
+    """MuJoCo says the same thing for every copy of an environment: once is enough."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, message: str | bytes) -> None:
+        text = message.decode() if isinstance(message, bytes) else message
+        if text not in self._said:
+            self._said.add(text)
+            print(f"MuJoCo: {text}", file=sys.stderr)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if command in ("-h", "--help"):
+        return _overview()
+    if command == "--version":
+        print(version("p3s"))
+        return 0
+    if command == "train":
+        return _train(rest)
+    if command not in COMMANDS:
+        raise unknown("command", command, [*COMMANDS, "train"])
+    options, action = COMMANDS[command]
+    return action(tyro.cli(options, args=rest, prog=f"p3s {command}"))
+
+
+def _overview() -> int:
+    lines = [("train", "Train a population on an environment.")]
+    lines += [(name, options.__doc__ or "") for name, (options, _) in COMMANDS.items()]
+    print("usage: p3s COMMAND ...   (p3s COMMAND --help explains each)\n")
+    for name, text in lines:
+        print(f"  {name:<10} {text}")
+    return 0
+
+
+# ---------------------------------------------------------------------- train and resume
+
+
+def parse_train(arguments: list[str]) -> tuple[Config, Output]:
+    """A training's configuration from its command line.
+
+    It is read twice: for the names, which decide every default, and then with those defaults.
+    """
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    if len(words) < len(arguments) and (not words or words[0].startswith("-")):
+        words = ["ENV", *words]
+    look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
+    fields = {} if look.num_learners is None else {"num_learners": look.num_learners}
+    default = resolve(look.env, look.scheme, look.algorithm, look.preset, look.delay, **fields)
+    options = dataclasses.make_dataclass(
+        "Train",
+        [
+            ("method", Method),
+            ("output", Output),
+            ("run", RunOptions, field(default=default.options)),
+            ("population", type(default.scheme), field(default=default.scheme)),
+        ],
+        frozen=True,
+        kw_only=True,
+    )
+    parsed: Any = tyro.cli(
+        options,
+        args=arguments,
+        prog="p3s train",
+        description="Train a population on an environment.",
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+    return dataclasses.replace(default, scheme=parsed.population, options=parsed.run), parsed.output
+
+
+def _train(arguments: list[str]) -> int:
+    config, output = parse_train(arguments)
+    devices.prepare()
+    if config.env is not None and config.env.note is not None:
+        print(config.env.note)
+    training = runs.begin(config, output.out, tensorboard=output.tensorboard)
+    print(training.memory_note)
+    return _run(training)
+
+
+def _resume(options: Resume) -> int:
+    if options.steps is not None and options.steps < 1:
+        raise UserError(f"steps must be at least 1, not {options.steps}")
+    devices.prepare()
+    training, notes = runs.reopen(options.run, options.steps)
+    for note in notes:
+        print(note)
+    if training.total_steps >= training.options.steps:
+        print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
+        return 0
+    print(f"resuming at step {training.total_steps:,}")
+    return _run(training)
+
+
+def _run(training: Training) -> int:
+    """Train to the end, or to a signal; either way the last state is on disk."""
+    assert training.folder is not None
+    path, until = training.folder.path, training.options.steps
+    print(f"run folder: {path}")
+    if not training.collector.exact_resume:
+        print("this environment's state cannot be captured: a resume begins new episodes")
+    received: list[int] = []
+
+    def request_stop(number: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+        training.stop_requested = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, request_stop)
+    try:
+        with TrainingProgress(training, until) as progress:
+            training.run(until, progress.step)
+    except UserError:
+        print(f"the last checkpoint is intact: p3s resume {path}", file=sys.stderr)
+        raise
+    if received:
+        training.checkpoint()
+        print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
+        return 128 + received[0]
+    training.close()
+    print(f"policy: {path / 'policy.safetensors'}")
+    return 0
+
+
+# ---------------------------------------------------------------------- policies
+
+
+def _evaluate(options: Evaluate) -> int:
+    returns = evaluate(load(options.policy), options.env, options.episodes, options.seed)
+    spread = f" ± {returns.std(ddof=1):,.1f}" if len(returns) > 1 else ""
+    print(f"return {returns.mean():,.1f}{spread} over {len(returns)} episodes")
+    print(f"lowest {returns.min():,.1f}, highest {returns.max():,.1f}")
+    return 0
+
+
+def _enjoy(options: Enjoy) -> int:
+    play(load(options.policy), options.env, options.episodes, options.seed, options.video)
+    return 0
+
+
+def _watch(options: Watch) -> int:
+    watch(options.run, options.refresh, options.once)
+    return 0
+
+
+def _export(options: Export) -> int:
+    export_onnx(load(options.policy), options.out)
+    print(f"wrote {options.out}")
+    return 0
+
+
+def _envs(options: Envs) -> int:
+    list_environments(options.pattern)
+    return 0
+
+
+COMMANDS: dict[str, tuple[Any, Any]] = {
+    "resume": (Resume, _resume),
+    "evaluate": (Evaluate, _evaluate),
+    "enjoy": (Enjoy, _enjoy),
+    "watch": (Watch, _watch),
+    "export": (Export, _export),
+    "envs": (Envs, _envs),
+}
+"""Command: its options, and what to do with them."""

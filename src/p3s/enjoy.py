@@ -1,0 +1,59 @@
+"""Watch a policy play: in a window, or as a film."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from p3s import keys
+from p3s.envs import Adapter, make_env
+from p3s.errors import UserError
+from p3s.policy import Policy
+from p3s.population import policy_env
+
+
+def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path | None) -> None:
+    """Play noiseless episodes and print their returns."""
+    if video is not None and video.suffix not in (".mp4", ".gif"):
+        raise UserError(f"a film is .mp4 or .gif, not {video.name!r}")
+    made = _make(policy, env, "human" if video is None else "rgb_array")
+    frames: list[Any] = []
+    for episode in range(episodes):
+        observation, _ = made.reset(seed=keys.integer(seed, "enjoy", episode))
+        total, steps, over = 0.0, 0, False
+        while not over:
+            # The adapter takes actions in [-1, 1], so the policy's network is asked directly.
+            action = policy.act(observation)
+            observation, reward, terminated, truncated, _ = made.step(action)
+            total, steps, over = total + reward, steps + 1, terminated or truncated
+            if video is not None:
+                frames.append(made.render())
+        print(f"episode {episode}: return {total:,.1f} in {steps} steps")
+    rate = made.metadata.get("render_fps", 30)
+    made.close()
+    if video is not None:
+        _write(video, frames, rate)
+        print(f"wrote {video}")
+
+
+def _make(policy: Policy, env: str | None, render_mode: str) -> Adapter:
+    try:
+        if env is not None:
+            return make_env(env, render_mode=render_mode)
+        return policy_env(policy, render_mode)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UserError(f"cannot render: {error}; --video FILE needs no screen") from error
+
+
+def _write(path: Path, frames: list[Any], rate: int) -> None:
+    try:
+        import imageio.v3 as imageio
+    except ImportError as error:
+        raise UserError("--video needs imageio: pip install 'p3s[video]'") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gif":
+        imageio.imwrite(path, frames, duration=1000 / rate, loop=0)
+    else:
+        imageio.imwrite(path, frames, fps=rate, codec="libx264", macro_block_size=1)

@@ -1,0 +1,180 @@
+"""The Python interface: a population that learns, predicts, is saved and loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from p3s import devices, runs
+from p3s.checkpoint import Checkpoints
+from p3s.config import resolve
+from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, parse_name
+from p3s.errors import UserError
+from p3s.evaluation import Evaluator
+from p3s.policy import Policy
+from p3s.progress import TrainingProgress
+from p3s.records import provenance, write_text
+from p3s.train import Training
+
+
+class Population:
+    """N learners on one environment.
+
+    env: a Gymnasium id or a callable that makes one copy of the environment.
+    fields: any hyper-parameter or run option by its name (`p3s train --help` lists them).
+    """
+
+    def __init__(
+        self,
+        env: EnvSource,
+        scheme: str = "p3s",
+        algorithm: str = "td3",
+        num_learners: int | None = None,
+        seed: int = 0,
+        preset: str = "paper",
+        delay: Delay | None = None,
+        **fields: Any,
+    ) -> None:
+        devices.prepare()
+        if num_learners is not None:
+            fields["num_learners"] = num_learners
+        name = parse_name(env, delay) if isinstance(env, str) else None
+        config = resolve(name, scheme, algorithm, preset, seed=seed, **fields)
+        make = partial(make_env, env, delay) if name is None else runs.env_maker(config)
+        self._training = Training(config, make)
+        self.evaluations: list[dict[str, Any]] = []
+
+    @property
+    def training(self) -> Training:
+        """The run behind it, with counters, replay and learners."""
+        return self._training
+
+    @property
+    def num_steps(self) -> int:
+        """Total environment steps so far, over all learners."""
+        return self._training.total_steps
+
+    def learn(
+        self,
+        steps: int,
+        callback: Callable[[Population], Any] | None = None,
+        progress_bar: bool = True,
+    ) -> Self:
+        """Train for so many more total environment steps; may be called again to go on.
+
+        callback: called with the population after every time step; False stops the training.
+        """
+        if steps < 1:
+            raise UserError(f"steps must be at least 1, not {steps}")
+        training = self._training
+        until = training.total_steps + steps
+        progress = TrainingProgress(training, until) if progress_bar else None
+
+        def after_step(training: Training) -> Any:
+            if training.last_evaluation is not None and (
+                not self.evaluations or self.evaluations[-1] is not training.last_evaluation
+            ):
+                self.evaluations.append(training.last_evaluation)
+            if progress is not None:
+                progress.step(training)
+            return callback(self) if callback is not None else None
+
+        if progress is None:
+            training.run(until, after_step)
+        else:
+            with progress:
+                training.run(until, after_step)
+        return self
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the learner that the chief would pick now."""
+        return self._training.policy()
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[np.ndarray, None]:
+        """The best policy's actions in the environment's own range, as Stable-Baselines3 has it."""
+        if self._predicting is None or self._predicting[0] != self._training.time_step:
+            self._predicting = (self._training.time_step, self.policy)
+        return self._predicting[1].predict(observation, state, episode_start, deterministic)
+
+    _predicting: tuple[int, Policy] | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write everything into a folder, from which `load` goes on to the bit."""
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        record = {**self._training.config.to_json(), **provenance()}
+        write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
+        self.policy.save(path / "policy.safetensors")
+        Checkpoints(path / "checkpoints").write(
+            self._training.total_steps, self._training.snapshot(), self._training.replay
+        )
+
+    @classmethod
+    def load(cls, path: str | Path, env: Callable[[], Any] | None = None) -> Population:
+        """A population from a folder that `save` or `p3s train` wrote.
+
+        env: the callable again, if the population was made with one.
+        """
+        devices.prepare()
+        config = runs.load_config(Path(path))
+        population = cls.__new__(cls)
+        make = partial(make_env, env) if env is not None else runs.env_maker(config)
+        population._training = Training(config, make)
+        population.evaluations = []
+        runs.restore(population._training, Path(path))
+        return population
+
+
+def load(path: str | Path) -> Policy:
+    """A policy from its file, or the best one of a run folder."""
+    path = Path(path)
+    if not path.is_dir():
+        return Policy.load(path)
+    if not (path / "policy.safetensors").exists():
+        raise UserError(f"{path} holds no policy yet: is it a run?")
+    return Policy.load(path / "policy.safetensors")
+
+
+def policy_env(policy: Policy, render_mode: str | None = None) -> Adapter:
+    """A copy of the environment that a policy was trained on."""
+    env = policy.about.get("environment")
+    if env is None:
+        raise UserError("the policy does not name its environment: give one with --env")
+    return make_env(EnvName(**env), render_mode=render_mode)
+
+
+def evaluate(
+    policy: Policy | Population,
+    env: EnvSource | None = None,
+    episodes: int = 10,
+    seed: int = 0,
+    delay: Delay | None = None,
+) -> np.ndarray:
+    """Returns of noiseless episodes, (episodes,); on the policy's own environment by default."""
+    if isinstance(policy, Population):
+        policy = policy.policy
+    if episodes < 1:
+        raise UserError(f"episodes must be at least 1, not {episodes}")
+    make = partial(policy_env, policy) if env is None else partial(make_env, env, delay)
+    example = make()
+    if example.env_spec != policy.spec:
+        raise UserError(f"the policy is for {policy.spec}, the environment has {example.env_spec}")
+    example.close()
+    evaluator = Evaluator(make, policy.algorithm, seed)
+    stacked = jax.tree.map(lambda leaf: leaf[None], policy.params)
+    returns = evaluator.play(stacked, [0], episodes, step=0)[0]
+    evaluator.close()
+    return returns

@@ -1,0 +1,93 @@
+"""What a person sees of a training: a live bar, or without a terminal a line an evaluation."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from p3s.train import Training
+
+_REFRESH_SECONDS = 0.25
+
+
+class TrainingProgress:
+    """Follows a training; use as a context and pass `step` as the training's callback."""
+
+    def __init__(self, training: Training, until: int, console: Console | None = None) -> None:
+        self._training, self._until = training, until
+        self._console = console or Console()
+        self._started, self._first_step = time.perf_counter(), training.total_steps
+        self._next_refresh = 0.0
+        self._bar: Progress | None = None
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.completed:>9,.0f}/{task.total:,.0f}"),
+                BarColumn(bar_width=24),
+                TimeRemainingColumn(),
+                TextColumn("{task.description}"),
+                console=self._console,
+            )
+            self._task = self._bar.add_task("", total=until, completed=training.total_steps)
+
+    def __enter__(self) -> TrainingProgress:
+        if self._bar is not None:
+            self._bar.start()
+        self._training.on_evaluation = self._evaluation
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._training.total_steps)
+            self._bar.stop()
+
+    def steps_per_second(self) -> float:
+        """Since this process began, evaluations included."""
+        elapsed = max(time.perf_counter() - self._started, 1e-9)
+        return (self._training.total_steps - self._first_step) / elapsed
+
+    def step(self, training: Training) -> None:
+        """Refresh the bar now and then."""
+        now = time.perf_counter()
+        if self._bar is None or now < self._next_refresh:
+            return
+        self._next_refresh = now + _REFRESH_SECONDS
+        self._bar.update(self._task, completed=training.total_steps, description=self._describe())
+
+    def _describe(self) -> str:
+        parts = [f"{self.steps_per_second():,.0f} steps/s"]
+        if self._training.last_evaluation is not None:
+            parts.append(f"score {self._training.last_evaluation['score']:,.1f}")
+        parts += _describe_review(self._training.last_review)
+        return " · ".join(parts)
+
+    def _evaluation(self, row: dict[str, Any]) -> None:
+        if self._bar is not None:
+            return
+        champion = row["champion_return"]
+        parts = [
+            f"step {row['step']:,}/{self._until:,}",
+            f"score {row['score']:,.1f}",
+            f"mean {row['mean']:,.1f}",
+            f"champion {champion:,.1f}" if champion is not None else "champion -",
+            *_describe_review(self._training.last_review),
+            f"{self.steps_per_second():,.0f} steps/s",
+        ]
+        self._console.print("  ".join(parts), highlight=False, soft_wrap=True)
+
+
+def _describe_review(review: dict[str, Any]) -> list[str]:
+    parts = []
+    if review.get("best") is not None:
+        parts.append(f"best {review['best']}")
+    if review.get("beta") is not None:
+        parts.append(f"β {review['beta']:.3g}")
+    return parts

@@ -1,0 +1,92 @@
+"""Begin a run in a new folder, or open one that was begun before."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from p3s.checkpoint import Checkpoints
+from p3s.config import Config
+from p3s.envs import Adapter, make_env
+from p3s.errors import UserError
+from p3s.records import RunFolder, provenance, read_config, write_text
+from p3s.train import Training
+
+MakeEnv = Callable[[], Adapter]
+
+
+def env_maker(config: Config) -> MakeEnv:
+    """A function that makes one more copy of the run's environment."""
+    if config.env is None:
+        raise UserError("this run's environment was a Python callable: give it as env= again")
+    return partial(make_env, config.env)
+
+
+def default_folder(config: Config) -> Path:
+    """runs/<env>/<scheme>-<algorithm>/<seed>-<time>."""
+    env = config.env.id if config.env is not None else "custom"
+    if config.env is not None and config.env.delay is not None:
+        env += f"-delay-{config.env.delay}"
+    method = f"{config.scheme.name}-{config.algorithm.name}"
+    stamp = f"{config.options.seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / re.sub(r"[^\w.-]+", "-", env) / method / stamp
+
+
+def begin(
+    config: Config, out: Path | None, make: MakeEnv | None = None, tensorboard: bool = False
+) -> Training:
+    """A new run: nothing is written before everything that can be checked was checked."""
+    path = default_folder(config) if out is None else out
+    if (path / "config.json").exists():
+        raise UserError(f"{path} holds a run already: continue it with 'p3s resume {path}'")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} exists and is not an empty folder: choose another --out")
+    make = make or env_maker(config)
+    training = Training(config, make)
+    path.mkdir(parents=True, exist_ok=True)
+    training.attach(RunFolder(path, tensorboard))
+    record = {**config.to_json(), "tensorboard": tensorboard, **provenance()}
+    write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
+    return training
+
+
+def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
+    """A run at its newest intact checkpoint, ready to go on; and what to tell the user."""
+    record = read_config(path)
+    config = _config(record, path)
+    if steps is not None:
+        config = dataclasses.replace(
+            config, options=dataclasses.replace(config.options, steps=steps)
+        )
+        write_text(path / "config.json", json.dumps({**record, "steps": steps}, indent=2) + "\n")
+    training = Training(config, env_maker(config))
+    notes = restore(training, path)
+    training.attach(RunFolder(path, record.get("tensorboard", False)))
+    return training, notes
+
+
+def restore(training: Training, path: Path) -> list[str]:
+    """Put a training into the state of a run's newest intact checkpoint."""
+    snapshot, notes = Checkpoints(path / "checkpoints").read(training.replay)
+    if snapshot is None:
+        notes.append("no checkpoint yet: starting from the beginning")
+    else:
+        training.resume(snapshot)
+    return notes
+
+
+def _config(record: dict, path: Path) -> Config:
+    try:
+        return Config.from_json(record)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path / 'config.json'} is not a run's configuration: {error}") from error
+
+
+def load_config(path: Path) -> Config:
+    """The configuration of a run folder."""
+    return _config(read_config(path), path)

@@ -1,0 +1,102 @@
+"""Follow a run in the terminal: progress, score, each learner, the chief's numbers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from p3s.chief import search_radius
+from p3s.records import read_config, read_rows
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: list[float], width: int = 60) -> str:
+    """The last `width` values as a line of blocks, the lowest to the highest."""
+    shown = values[-width:]
+    if not shown:
+        return ""
+    low, high = min(shown), max(shown)
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BLOCKS[round((value - low) * scale)] for value in shown)
+
+
+def view(path: Path) -> Panel:
+    """One look at a run."""
+    config = read_config(path)
+    rows = {
+        stream: read_rows(path / f"{stream}.jsonl")
+        for stream in ("metrics", "evaluations", "lineage")
+    }
+    latest: dict[str, Any] = rows["metrics"][-1] if rows["metrics"] else {}
+    done = latest.get("step", 0)
+    bar = Table.grid(padding=(0, 2))
+    bar.add_row(
+        ProgressBar(total=config["steps"], completed=done, width=40),
+        f"{done:,}/{config['steps']:,} steps",
+        f"{latest.get('steps_per_second', 0):,.0f} steps/s",
+    )
+    parts: list[Any] = [bar, _scores(rows["evaluations"]), _learners(latest)]
+    if rows["lineage"] and "beta" in rows["lineage"][-1]:
+        parts.append(_chief(rows["lineage"], config["scheme_fields"]))
+    env = config["environment"]["id"] if config["environment"] else "custom environment"
+    title = f"{config['scheme']}-{config['algorithm']} on {env}, seed {config['seed']}"
+    return Panel(Group(*parts), title=title, subtitle=str(path), expand=False)
+
+
+def _scores(evaluations: list[dict[str, Any]]) -> Text:
+    if not evaluations:
+        return Text("score: no evaluation yet")
+    scores = [row["score"] for row in evaluations]
+    return Text(f"score {scores[-1]:,.1f} (best {max(scores):,.1f})  {sparkline(scores)}")
+
+
+def _learners(latest: dict[str, Any]) -> Table:
+    table = Table("learner", "recent return", "value loss", "policy loss", box=None)
+    losses = latest.get("learners", {})
+    for index, value in enumerate(latest.get("recent_returns", [])):
+        own = [losses[name][index] for name in ("value_loss", "policy_loss") if name in losses]
+        table.add_row(str(index), *map(_number, [value, *own]))
+    return table
+
+
+def _number(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, int | float) else "-"
+
+
+def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
+    last = lineage[-1]
+    table = Table.grid(padding=(0, 2))
+    table.add_row("best learner", "-" if last["best"] is None else str(last["best"]))
+    table.add_row("β", f"{last['beta']:.4g}", sparkline([row["beta"] for row in lineage]))
+    if last["spread"] is not None:
+        target = search_radius(last["change"], fields["rho"], fields["d_min"])
+        spreads = [row["spread"] for row in lineage if row["spread"] is not None]
+        changes = [row["change"] for row in lineage if row["change"] is not None]
+        spread = f"{last['spread']:.4g} (target {target:.4g})"
+        table.add_row("spread", spread, sparkline(spreads))
+        table.add_row("change", f"{last['change']:.4g}", sparkline(changes))
+    return table
+
+
+def watch(path: Path, refresh: float, once: bool) -> None:
+    """Show a run until it is complete or the user has seen enough (Ctrl-C)."""
+    console = Console()
+    if once or not console.is_terminal:
+        console.print(view(path))
+        return
+    with Live(view(path), console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                live.update(view(path), refresh=True)
+                time.sleep(refresh)
+        except KeyboardInterrupt:
+            return
