@@ -29,7 +29,7 @@ from p3s.errors import UserError
 from p3s.replay import Replay
 
 KEPT = 2
-SEGMENT_ROWS = 1 << 16
+SEGMENT_ROWS = 1 << 14
 
 
 class Snapshot(NamedTuple):
@@ -118,7 +118,7 @@ class Checkpoints:
         for start in range(0, replay.size, SEGMENT_ROWS):
             rows = replay.rows[start : min(start + SEGMENT_ROWS, replay.size)]
             with (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").open("rb") as file:
-                file.readinto(memoryview(rows))
+                file.readinto(rows.data)
         self._last = (folder, meta)
         return Snapshot(
             arrays=load_file(folder / "state.safetensors"),
@@ -141,7 +141,8 @@ def _unchanged(last: dict[str, Any], replay: Replay, start: int, end: int) -> bo
     first = before % replay.capacity
     touched_until = first + written
     wraps_into = touched_until - replay.capacity
-    return not (first < end and touched_until > start) and not wraps_into > start
+    touched = written > 0 and ((first < end and touched_until > start) or wraps_into > start)
+    return not touched
 
 
 def _write(path: Path, data: Any) -> dict[str, int]:

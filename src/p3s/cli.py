@@ -18,7 +18,7 @@ from p3s import devices, runs
 from p3s.config import Config, RunOptions, resolve
 from p3s.enjoy import play
 from p3s.envs.listing import list_environments
-from p3s.errors import UserError, unknown
+from p3s.errors import TrainingStopped, UserError, unknown
 from p3s.export import export_onnx
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
@@ -236,6 +236,7 @@ def _resume(options: Resume) -> int:
     for note in notes:
         print(note)
     if training.total_steps >= training.options.steps:
+        training.close()
         print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
         return 0
     print(f"resuming at step {training.total_steps:,}")
@@ -262,14 +263,18 @@ def _run(training: Training) -> int:
     try:
         with TrainingProgress(training, until) as progress:
             training.run(until, progress.step)
-    except UserError:
-        print(f"the last checkpoint is intact: p3s resume {path}", file=sys.stderr)
-        raise
+    except TrainingStopped as error:
+        raise TrainingStopped(
+            f"{error} (the last checkpoint is kept: p3s resume {path})"
+        ) from error
+    finally:
+        if not received:
+            training.close()
     if received:
         training.checkpoint()
+        training.close()
         print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
         return 128 + received[0]
-    training.close()
     print(f"policy: {path / 'policy.safetensors'}")
     return 0
 

@@ -118,7 +118,7 @@ class Collector:
 
 def _check_finite(what: str, value: Any, learner: int) -> None:
     if not np.isfinite(value).all():
-        raise TrainingStopped(f"the environment of learner {learner} gave a {what} of {value}")
+        raise TrainingStopped(f"the {what} of learner {learner}'s environment is {value}")
 
 
 def _environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:

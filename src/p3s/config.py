@@ -33,7 +33,7 @@ class RunOptions:
     """Total environment steps between two evaluations (R_eval); 0 for none."""
     evaluation_episodes: int = 10
     """Noiseless episodes of each learner at an evaluation."""
-    checkpoint_period: int = 20_000
+    checkpoint_period: int = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: int = 1000
     """Total environment steps between two rows of metrics.jsonl."""

@@ -104,5 +104,7 @@ def learner_mesh(num_learners: int) -> Mesh:
 
 def place(tree: Params, mesh: Mesh, stacked: bool) -> Params:
     """Put a tree on the mesh: split along its leading learner axis, or whole on every device."""
+    if mesh.size == 1:
+        return jax.device_put(tree, mesh.devices[0])
     spec = PartitionSpec("learners") if stacked else PartitionSpec()
     return jax.device_put(tree, NamedSharding(mesh, spec))

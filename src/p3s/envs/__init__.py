@@ -24,8 +24,6 @@ def make_env(
 
     delay: pay rewards every so many steps, or only at the "end" of the episode.
     """
-    if delay is not None and delay != "end" and delay < 1:
-        raise UserError(f"delay must be at least 1 or 'end', not {delay}")
     if isinstance(env, str):
         env = parse_name(env, delay)
     if isinstance(env, EnvName):

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import gymnasium
 
+from p3s.errors import UserError
+
 Delay = int | Literal["end"]
 
 
@@ -18,6 +20,8 @@ class DelayedReward(gymnasium.Wrapper):
     """Pay the accumulated reward every `delay` steps, or only at the end of the episode."""
 
     def __init__(self, env: gymnasium.Env, delay: Delay) -> None:
+        if isinstance(delay, int) and delay < 1:
+            raise UserError(f"delay must be at least 1 or 'end', not {delay}")
         super().__init__(env)
         self.delay = delay
         self._saved = 0.0

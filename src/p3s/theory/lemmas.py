@@ -27,6 +27,9 @@ DISCOUNT_LIMIT = np.sqrt(2.0) - 1.0
 SHARP_DISCOUNT_LIMIT = 0.5
 """Above this discount A1 and A2 exclude each other for all constants that make Lemma 5 true."""
 
+ROUNDING = 1e-12
+"""A divergence below this cannot be told from 0."""
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -65,8 +68,11 @@ def a2_margin(update: GuidedUpdate, level: np.ndarray | None = None) -> np.ndarr
 
 
 def a2_holds(update: GuidedUpdate, level: np.ndarray | None = None) -> np.ndarray:
-    """Assumption 2, for all states, with Lemma 5's constants unless T is given: (batch,)."""
-    return a2_margin(update, level) >= 0.0
+    """Assumption 2, for all states, with Lemma 5's constants unless T is given: (batch,).
+
+    The paper asks for d > 0, so a state in which new and best agree to rounding rules it out.
+    """
+    return (a2_margin(update, level) >= 0.0) & (update.kl_new_best.min(axis=-1) > ROUNDING)
 
 
 def corrected_a2_holds(update: GuidedUpdate) -> np.ndarray:

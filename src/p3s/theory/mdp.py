@@ -101,9 +101,18 @@ def next_expected(mdp: FiniteMDP, per_state: np.ndarray) -> np.ndarray:
 
 def discounted_sum(mdp: FiniteMDP, log_policy: np.ndarray, per_state: np.ndarray) -> np.ndarray:
     """E_pi[sum_k gamma^k x(s_k)] from each state s_0, by linear solve: (batch, state)."""
+    return np.linalg.solve(_system(mdp, log_policy), per_state[..., None])[..., 0]
+
+
+def discounted_visits(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
+    """E_pi[sum_k gamma^k 1(s_k = s)] from the first state: (batch, state)."""
+    system = _system(mdp, log_policy).swapaxes(1, 2)
+    return np.linalg.solve(system, mdp.initial[..., None])[..., 0]
+
+
+def _system(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
     moves = np.einsum("bsa,bsan->bsn", np.exp(log_policy), mdp.transition)
-    system = np.eye(mdp.num_states) - mdp.discount[:, None, None] * moves
-    return np.linalg.solve(system, per_state[..., None])[..., 0]
+    return np.eye(mdp.num_states) - mdp.discount[:, None, None] * moves
 
 
 def state_values(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:

@@ -1,0 +1,43 @@
+"""Shared by all tests: one jax set-up, and small fast configurations of the real thing."""
+
+from __future__ import annotations
+
+import pytest
+
+from p3s import devices
+from p3s.config import Config, resolve
+from p3s.envs import make_env
+from p3s.train import Training
+
+devices.prepare()
+
+SMALL = {
+    "hidden_sizes": (16, 16),
+    "batch_size": 8,
+    "initial_steps": 20,
+    "review_period": 25,
+    "buffer_size": 1000,
+    "evaluation_period": 200,
+    "evaluation_episodes": 2,
+    "log_period": 100,
+}
+"""Fields that make a run take a second and still do everything that a run does."""
+
+
+def small_config(env: str = "InvertedPendulum-v5", **fields) -> Config:
+    return resolve(env, **{**SMALL, **fields})
+
+
+def small_training(env: str = "InvertedPendulum-v5", **fields) -> Training:
+    config = small_config(env, **fields)
+    return Training(config, lambda: make_env(config.env))
+
+
+@pytest.fixture
+def run_arguments() -> list[str]:
+    """The same small run on the command line."""
+    return [
+        "--hidden-sizes", "16", "16", "--batch-size", "8", "--initial-steps", "20",
+        "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
+        "--evaluation-episodes", "2", "--log-period", "100", "--checkpoint-period", "150",
+    ]  # fmt: skip

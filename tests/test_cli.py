@@ -1,0 +1,139 @@
+"""The command line: what it prints, and what bad input gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from p3s.cli import main, parse_train
+from p3s.schemes import P3S
+from p3s.watch import sparkline
+
+
+def call(capsys, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of one command."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    output = capsys.readouterr()
+    return ended.value.code or 0, output.out, output.err
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "run"
+    arguments = ["train", "Pendulum-v1", "--steps", "900", "--out", path, "--hidden-sizes", "16",
+                 "--initial-steps", "20", "--review-period", "25", "--evaluation-period", "300",
+                 "--evaluation-episodes", "2", "--buffer-size", "2000"]  # fmt: skip
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    assert ended.value.code == 0
+    return path
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ("train Hoper-v5", "unknown environment 'Hoper-v5': did you mean Hopper-v5"),
+            ("train Hopper-v5 --scheme p4s", "unknown scheme 'p4s': did you mean p3s?"),
+            ("train Hopper-v5 --algorithm ppp", "unknown algorithm 'ppp': known: td3"),
+            ("train Hopper-v5 --preset papr", "unknown preset 'papr': did you mean paper?"),
+            ("train CartPole-v1", "CartPole-v1 has discrete actions, which td3 cannot learn"),
+            ("train Hopper-v5 --num-learners 0", "num_learners must be at least 1, not 0"),
+            ("train Hopper-v5 --steps 0", "steps must be at least 1, not 0"),
+            ("train Hopper-v5 --delay 0", "delay must be at least 1 or 'end', not 0"),
+            ("train Hopper-v5 --batch-size 0", "batch_size must be at least 1"),
+            ("train Hopper-v5 --scheme single --num-learners 4", "scheme single has one learner"),
+            ("train Hopper-v5 --buffer-size 99999999999999", "would fit"),
+            ("resume nowhere", "nowhere is not a run"),
+            ("resume nowhere --steps 0", "steps must be at least 1"),
+            ("evaluate nowhere", "there is no policy file nowhere"),
+            ("export nowhere out.onnx", "there is no policy file nowhere"),
+            ("watch nowhere", "nowhere is not a run"),
+            ("envs nothing-like-this", "no environment here"),
+            ("trian Hopper-v5", "unknown command 'trian': did you mean train?"),
+        ],
+    )
+    def test_one_line_and_exit_code_2(self, capsys, tmp_path, monkeypatch, arguments, message):
+        monkeypatch.chdir(tmp_path)
+        code, _, errors = call(capsys, *arguments.split())
+        assert code == 2
+        assert message in errors
+        assert errors.count("\n") == 1
+        assert not list(tmp_path.iterdir())
+
+    def test_wrong_type_and_unknown_option(self, capsys):
+        for arguments in (["--steps", "many"], ["--stepz", "3"]):
+            code, _, errors = call(capsys, "train", "Hopper-v5", *arguments)
+            assert code == 2
+            assert "step" in errors
+
+    def test_existing_run(self, capsys, run_folder):
+        code, _, errors = call(capsys, "train", "Pendulum-v1", "--out", run_folder)
+        assert code == 2
+        assert f"p3s resume {run_folder}" in errors
+
+
+class TestCommands:
+    def test_overview(self, capsys):
+        code, output, _ = call(capsys)
+        assert code == 0
+        for command in ("train", "resume", "evaluate", "enjoy", "watch", "export", "envs"):
+            assert f"\n  {command} " in output
+
+    def test_help_shows_the_environments_own_defaults(self, capsys):
+        code, output, _ = call(capsys, "train", "Ant-v5", "--preset", "authors", "--help")
+        words = " ".join(output.replace("│", " ").split())
+        assert code == 0
+        assert "(T_initial). (default: 2500)" in words
+        assert "Smallest search radius (d_min). (default: 0.02)" in words
+        assert "(default: every_minibatch)" in words
+
+    def test_fields_arrive(self):
+        config, output = parse_train(
+            ["Delayed Ant-v1", "--num-learners", "8", "--rho", "3", "--updates-per-step", "N",
+             "--hidden-sizes", "64", "64", "--seed", "5", "--tensorboard"]
+        )  # fmt: skip
+        scheme = config.scheme
+        assert isinstance(scheme, P3S)
+        assert (scheme.num_learners, scheme.rho, scheme.num_updates) == (8, 3.0, 8)
+        assert scheme.algorithm.hidden_sizes == (64, 64)
+        assert scheme.initial_steps == 1250
+        assert (config.env.id, config.env.delay) == ("Ant-v5", 20)
+        assert config.options.seed == 5
+        assert output.tensorboard
+
+    def test_evaluate(self, capsys, run_folder):
+        code, output, _ = call(capsys, "evaluate", run_folder, "--episodes", 3)
+        assert code == 0
+        assert "over 3 episodes" in output
+        again = call(capsys, "evaluate", run_folder / "policy.safetensors", "--episodes", 3)[1]
+        assert again == output
+
+    def test_resume_of_a_complete_run(self, capsys, run_folder):
+        code, output, _ = call(capsys, "resume", run_folder)
+        assert code == 0
+        assert "complete at 900 steps" in output
+
+    def test_watch(self, capsys, run_folder):
+        code, output, _ = call(capsys, "watch", run_folder, "--once")
+        assert code == 0
+        for word in ("p3s-td3 on Pendulum-v1", "900/900", "score", "spread", "target", "β"):
+            assert word in output
+
+    def test_export(self, capsys, run_folder, tmp_path):
+        code, _, _ = call(capsys, "export", run_folder, tmp_path / "policy.onnx")
+        assert code == 0
+        assert (tmp_path / "policy.onnx").stat().st_size > 0
+
+    def test_envs(self, capsys):
+        code, output, _ = call(capsys, "envs", "hopper")
+        assert code == 0
+        assert "Hopper-v5" in output
+        assert "p3s/DelayedHopper-v5" in output
+
+
+def test_sparkline():
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([3, 3]) == "▁▁"
+    assert sparkline([]) == ""
+    assert len(sparkline(list(range(500)), width=60)) == 60

@@ -1,0 +1,296 @@
+"""Run folders: records, checkpoints, exact resume, and what happens to damaged files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from p3s import runs
+from p3s.checkpoint import SEGMENT_ROWS, Checkpoints, Snapshot, _unchanged
+from p3s.errors import TrainingStopped, UserError
+from p3s.population import Population
+from p3s.records import read_rows
+from p3s.replay import Replay
+from p3s.types import EnvSpec
+
+from .conftest import SMALL, small_config
+from .processes import p3s_process, wait_for
+from .test_envs import Unpicklable
+
+TIMES = ("seconds", "steps_per_second")
+
+
+def record(path: Path) -> dict:
+    """All that a run wrote, less its times."""
+    rows = {
+        stream: [
+            {key: value for key, value in row.items() if key not in TIMES}
+            for row in read_rows(path / f"{stream}.jsonl")
+        ]
+        for stream in ("metrics", "evaluations", "lineage")
+    }
+    return {**rows, "policy": (path / "policy.safetensors").read_bytes()}
+
+
+# To break off at `until` is to be killed there: nothing is written on the way out.
+def run(path: Path, until: int | None = None, **fields) -> None:
+    config = small_config(steps=800, checkpoint_period=100, **fields)
+    training = runs.begin(config, path)
+    training.run(800, callback=lambda now: now.total_steps < (until or 800))
+    training.close()
+
+
+def resume(path: Path, until: int = 800) -> list[str]:
+    training, notes = runs.reopen(path)
+    training.run(800, callback=lambda now: now.total_steps < until)
+    training.close()
+    return notes
+
+
+class TestRecords:
+    def test_what_is_written(self, tmp_path):
+        run(tmp_path / "run")
+        config = json.loads((tmp_path / "run/config.json").read_text())
+        assert config["environment"]["id"] == "InvertedPendulum-v5"
+        assert {"python", "jax", "gymnasium", "mujoco", "p3s"} <= set(config["versions"])
+        assert config["scheme_fields"]["beta_limit"] == "inf"
+        written = record(tmp_path / "run")
+        assert [row["step"] for row in written["evaluations"]] == [200, 400, 600, 800]
+        assert [row["step"] for row in written["lineage"]] == list(range(100, 801, 100))
+        assert [row["step"] for row in written["metrics"]] == list(range(100, 801, 100))
+        last = written["evaluations"][-1]
+        means = np.mean(last["learner_returns"], axis=1)
+        assert last["score"] == pytest.approx(means.max())
+        assert last["mean"] == pytest.approx(means.mean())
+        assert last["updates"] == 4 * (800 // 4 - 20)
+        assert set(last) == {
+            "step", "updates", "learner_returns", "score", "mean", "champion", "champion_return",
+        }  # fmt: skip
+        assert {"step", "best", "beta", "spread", "change", "recent_returns"} == set(
+            written["lineage"][-1]
+        )
+
+    def test_existing_run_is_not_overwritten(self, tmp_path):
+        run(tmp_path / "run", until=100)
+        with pytest.raises(UserError, match="p3s resume"):
+            run(tmp_path / "run")
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full/file").touch()
+        with pytest.raises(UserError, match="not an empty folder"):
+            run(tmp_path / "full")
+
+    def test_nothing_is_written_for_a_bad_configuration(self, tmp_path):
+        with pytest.raises(UserError):
+            runs.begin(small_config(num_learners=0), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_tensorboard_tags(self, tmp_path):
+        reader = pytest.importorskip("tensorboardX.proto.event_pb2")
+        from tensorboardX.record_writer import masked_crc32c  # noqa: F401
+
+        training = runs.begin(small_config(steps=400), tmp_path / "run", tensorboard=True)
+        training.run(400)
+        training.close()
+        (events,) = (tmp_path / "run/tensorboard").iterdir()
+        data, tags, position = events.read_bytes(), set(), 0
+        while position < len(data):
+            size = int.from_bytes(data[position : position + 8], "little")
+            event = reader.Event.FromString(data[position + 12 : position + 12 + size])
+            tags |= {value.tag for value in event.summary.value}
+            position += 12 + size + 4
+        assert {
+            "rollout/ep_rew_mean", "eval/mean_reward", "time/fps", "train/critic_loss",
+            "train/actor_loss", "population/beta", "population/spread", "population/change",
+            "population/best", "learner_0/ep_rew_mean", "learner_3/value_loss",
+        } <= tags  # fmt: skip
+
+
+class TestExactResume:
+    @pytest.mark.parametrize("preset", ["paper", "authors"])
+    @pytest.mark.parametrize("env", ["InvertedPendulum-v5", "Pendulum-v1"])
+    def test_interrupted_equals_uninterrupted(self, tmp_path, env, preset):
+        run(tmp_path / "whole", env=env, preset=preset)
+        # Stops between checkpoints: what was written after the last one must be written again.
+        run(tmp_path / "parts", until=330, env=env, preset=preset)
+        resume(tmp_path / "parts", until=570)
+        resume(tmp_path / "parts")
+        assert record(tmp_path / "parts") == record(tmp_path / "whole")
+
+    def test_delayed_rewards_and_a_full_buffer(self, tmp_path):
+        fields = {"env": "Delayed Ant-v1", "buffer_size": 300}
+        run(tmp_path / "whole", **fields)
+        run(tmp_path / "parts", until=550, **fields)
+        resume(tmp_path / "parts")
+        assert record(tmp_path / "parts") == record(tmp_path / "whole")
+
+    def test_before_the_first_checkpoint(self, tmp_path):
+        run(tmp_path / "whole")
+        training = runs.begin(small_config(steps=800, checkpoint_period=100), tmp_path / "parts")
+        training.run(800, callback=lambda now: now.total_steps < 60)
+        training.close()
+        assert resume(tmp_path / "parts") == ["no checkpoint yet: starting from the beginning"]
+        assert record(tmp_path / "parts") == record(tmp_path / "whole")
+
+    def test_extended(self, tmp_path):
+        run(tmp_path / "whole")
+        config = small_config(steps=400, checkpoint_period=100)
+        training = runs.begin(config, tmp_path / "parts")
+        training.run(400)
+        training.close()
+        training, _ = runs.reopen(tmp_path / "parts", steps=800)
+        assert training.options.steps == 800
+        training.run(800)
+        training.close()
+        assert record(tmp_path / "parts") == record(tmp_path / "whole")
+        assert runs.load_config(tmp_path / "parts").options.steps == 800
+
+    def test_environment_that_cannot_be_captured_begins_new_episodes(self, tmp_path):
+        population = Population(Unpicklable, **{**SMALL, "evaluation_period": 0})
+        population.learn(160, progress_bar=False)
+        assert not population.training.collector.exact_resume
+        population.save(tmp_path / "saved")
+        with pytest.raises(UserError, match="callable"):
+            Population.load(tmp_path / "saved")
+        again = Population.load(tmp_path / "saved", env=Unpicklable)
+        again.learn(40, progress_bar=False)
+        assert again.num_steps == 200
+        assert again.training.collector.lengths.tolist() == [10] * 4
+
+    def test_terminated(self, tmp_path, run_arguments):
+        """SIGTERM writes a checkpoint where it stops, and says how to go on."""
+        run_path = tmp_path / "run"
+        process = p3s_process(
+            "train", "InvertedPendulum-v5", "--steps", "1000000", *run_arguments,
+            "--checkpoint-period", "0", "--out", run_path, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        wait_for(run_path / "metrics.jsonl", process)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert f"p3s resume {run_path}" in output
+        (checkpoint,) = (run_path / "checkpoints").iterdir()
+        training, _ = runs.reopen(run_path)
+        training.close()
+        assert f"step-{training.total_steps:012d}" == checkpoint.name
+
+
+class TestDamage:
+    @pytest.mark.parametrize(
+        "file", ["state.safetensors", "environments.bin", "replay-00000.bin", "meta.json"]
+    )
+    @pytest.mark.parametrize("how", ["truncated", "flipped", "missing"])
+    def test_the_one_before_is_used(self, tmp_path, file, how):
+        checkpoints, replay = written_checkpoints(tmp_path)
+        victim = tmp_path / "step-000000000200" / file
+        data = bytearray(victim.read_bytes())
+        victim.unlink()
+        if how == "truncated":
+            victim.write_bytes(data[: len(data) // 2])
+        elif how == "flipped":
+            data[len(data) // 2] ^= 0xFF
+            victim.write_bytes(data)
+        snapshot, notes = checkpoints.read(replay)
+        assert snapshot is not None
+        assert snapshot.counters == {"total_steps": 100}
+        assert len(notes) == 1
+        assert "step-000000000200 is damaged" in notes[0]
+
+    def test_none_is_intact(self, tmp_path):
+        checkpoints, replay = written_checkpoints(tmp_path)
+        for folder in tmp_path.iterdir():
+            (folder / "meta.json").unlink()
+        with pytest.raises(UserError, match=r"no checkpoint .* is intact"):
+            checkpoints.read(replay)
+
+    def test_interrupted_writing_leaves_the_others(self, tmp_path):
+        checkpoints, replay = written_checkpoints(tmp_path)
+        (tmp_path / ".tmp-step-000000000300").mkdir()
+        snapshot, notes = checkpoints.read(replay)
+        assert (snapshot.counters, notes) == ({"total_steps": 200}, [])
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_only_two_are_kept(self, tmp_path):
+        checkpoints, replay = written_checkpoints(tmp_path)
+        checkpoints.write(300, Snapshot({}, [], {}), replay)
+        assert sorted(folder.name[-3:] for folder in tmp_path.iterdir()) == ["200", "300"]
+
+    def test_no_run(self, tmp_path):
+        with pytest.raises(UserError, match="is not a run"):
+            runs.reopen(tmp_path)
+        (tmp_path / "config.json").write_text("{}")
+        with pytest.raises(UserError, match="not a run's configuration"):
+            runs.reopen(tmp_path)
+
+
+def written_checkpoints(folder: Path) -> tuple[Checkpoints, Replay]:
+    checkpoints, replay = Checkpoints(folder), Replay(1000, EnvSpec(1, 1))
+    for step in (100, 200):
+        replay.add(np.full((100, 5), step, np.float32))
+        arrays = {"counts": np.arange(5), "scalar": np.float32(step) * np.ones(())}
+        checkpoints.write(step, Snapshot(arrays, [b"state"], {"total_steps": step}), replay)
+    return checkpoints, replay
+
+
+class TestIncrementalReplay:
+    def test_unchanged_segments_are_links(self, tmp_path):
+        spec = EnvSpec(1, 1)
+        replay, again = Replay(3 * SEGMENT_ROWS, spec), Replay(3 * SEGMENT_ROWS, spec)
+        checkpoints = Checkpoints(tmp_path)
+        draw = np.random.default_rng(0)
+        for step, count in enumerate((SEGMENT_ROWS + 5, 7, SEGMENT_ROWS, 2 * SEGMENT_ROWS, 3)):
+            rows = draw.random((count, spec.row_size)).astype(np.float32)
+            start = replay.num_added % replay.capacity
+            places = (start + np.arange(count)) % replay.capacity
+            replay.rows[places] = rows
+            replay.num_added += count
+            checkpoints.write(step, Snapshot({}, [], {}), replay)
+            Checkpoints(tmp_path).read(again)
+            assert again.num_added == replay.num_added
+            assert np.array_equal(again.rows[: again.size], replay.rows[: replay.size])
+        links = [os.stat(path).st_nlink for path in sorted(tmp_path.glob("*4/replay-*"))]
+        assert links == [2, 1, 2]  # the last three rows went into the middle segment
+
+    def test_which_segments_changed(self):
+        replay = Replay(30, EnvSpec(1, 1))
+        for before, added in [(35, 0), (35, 4), (35, 12), (58, 5), (29, 3), (40, 30), (12, 10)]:
+            replay.num_added = before + added
+            touched = {row % 30 for row in range(before, before + added)}
+            touched |= set(range(before, 30))  # not yet filled then
+            for start in (0, 10, 20):
+                changed = bool(touched & set(range(start, start + 10)))
+                last = {"replay": {"num_added": before}}
+                assert _unchanged(last, replay, start, start + 10) is not changed
+
+
+class TestTrouble:
+    def test_not_a_number_in_a_loss_stops_the_run(self, tmp_path):
+        path = tmp_path / "run"
+        config = small_config(steps=800, checkpoint_period=100, learning_rate=1e30)
+        training = runs.begin(config, path)
+        with pytest.raises(TrainingStopped, match=r"at total step \d+: the \w+ of learner \d is"):
+            training.run(800)
+        training.close()
+
+    def test_environment_error_keeps_the_last_checkpoint(self, tmp_path):
+        config = small_config(steps=800, checkpoint_period=100)
+        training = runs.begin(config, tmp_path / "run")
+        training.run(240)
+
+        def fail(action):
+            raise ValueError("the battery is empty")
+
+        training.collector.envs[2].env.step = fail
+        with pytest.raises(
+            TrainingStopped, match=r"at total step 240: .*learner 2 raised .*battery is empty"
+        ):
+            training.run(800)
+        training.close()
+        reopened, notes = runs.reopen(tmp_path / "run")
+        reopened.close()
+        assert (reopened.total_steps, notes) == (240, [])
