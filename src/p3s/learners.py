@@ -17,6 +17,10 @@ from p3s.algorithms import Algorithm
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
+FEWEST_PER_DEVICE = 4
+"""With fewer learners on a device, handing out the work costs more than it gains."""
+
+
 def init_learners(
     algorithm: Algorithm, key: jax.Array, spec: EnvSpec, num_learners: int, identical: bool
 ) -> Learner:
@@ -92,13 +96,14 @@ def pick(stacked: Params, index: jax.Array | int) -> Params:
 
 
 def learner_mesh(num_learners: int) -> Mesh:
-    """The local devices that take an equal share of the learners each.
+    """The local devices that take an equal share of the learners each, but not too few.
 
     On a CPU the devices are its cores: each then works through its own learners, whose
     parameters stay in its cache, where one program over many learners would wait for memory.
     """
     devices = jax.local_devices()
-    count = max(n for n in range(1, len(devices) + 1) if num_learners % n == 0)
+    most = min(len(devices), max(1, num_learners // FEWEST_PER_DEVICE))
+    count = max(n for n in range(1, most + 1) if num_learners % n == 0)
     return Mesh(devices[:count], ("learners",))
 
 

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from p3s.types import Params
+
 Initialization = Literal["fan_in", "xavier"]
 Layers = list[dict[str, jax.Array]]
 
@@ -47,6 +49,11 @@ def init_mlp(
             }
         )
     return layers
+
+
+def follow(targets: Params, online: Params, rate: float) -> Params:
+    """Move target parameters a little towards the online ones: (1 - rate) target + rate online."""
+    return jax.tree.map(lambda target, leaf: target + rate * (leaf - target), targets, online)
 
 
 def apply_mlp(layers: Layers, inputs: jax.Array) -> jax.Array:

@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
@@ -76,16 +77,23 @@ class Training:
         self._learn_key = keys.key(self.options.seed, "learn")
         self._act_key = keys.key(self.options.seed, "act")
 
-        def learn(state: Any, rows: Any, key: Any, update: Any, with_policy: bool) -> Any:
+        state_type = type(self.state)
+        self._metric_names: dict[bool, tuple[str, ...]] = {}
+
+        def learn(
+            moving: Any, fixed: Any, rows: Any, key: Any, update: Any, with_policy: bool
+        ) -> Any:
             step_key = jax.random.fold_in(key, update)
-            return scheme.learn(state, unpack(spec, rows), step_key, with_policy)
+            batches = unpack(spec, rows)
+            state, metrics = scheme.learn(
+                state_type(**moving, **fixed), batches, step_key, with_policy
+            )
+            self._metric_names[with_policy] = tuple(metrics)
+            moved = {name: getattr(state, name) for name in moving}
+            return moved, jnp.stack(list(metrics.values()))
 
-        def explore(state: Any, observations: Any, key: Any, step: Any) -> Any:
-            policies = scheme.policies(state)
-            return act(scheme.algorithm, policies, observations, key, step, explore=True)
-
-        self._learn = jax.jit(learn, static_argnums=4, donate_argnums=0)
-        self._explore = jax.jit(explore)
+        self._learn = jax.jit(learn, static_argnums=5, donate_argnums=0)
+        self._explore = jax.jit(partial(act, scheme.algorithm, explore=True))
 
     def _placed(self, state: Any) -> Any:
         stacked = partial(place, mesh=self._mesh, stacked=True)
@@ -138,7 +146,8 @@ class Training:
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
         observations = self.collector.observations
         step = np.int32(self.time_step)
-        return np.asarray(self._explore(self.state, observations, self._act_key, step))
+        policies = self.scheme.policies(self.state)
+        return np.asarray(self._explore(policies, observations, self._act_key, step))
 
     def _remember(self, episode: Episode) -> None:
         returns = self.recent_returns[episode.learner]
@@ -152,10 +161,13 @@ class Training:
         batch_size = self.config.algorithm.batch_size
         rows = self.replay.sample(draw, (self.scheme.num_learners, batch_size))
         with_policy = self.updates % self.config.algorithm.policy_period == 0
-        self.state, metrics = self._learn(
-            self.state, rows, self._learn_key, np.int32(self.updates), with_policy
+        fields = self.state._asdict()
+        fixed = {name: fields.pop(name) for name in self.scheme.fixed}
+        moved, metrics = self._learn(
+            fields, fixed, rows, self._learn_key, np.int32(self.updates), with_policy
         )
-        self._window.add(jax.device_get(metrics))
+        self.state = self.state._replace(**moved)
+        self._window.add(self._metric_names[with_policy], np.asarray(metrics))
 
     def _review(self) -> None:
         draw = keys.generator(self.options.seed, "review", self.time_step)
@@ -301,14 +313,15 @@ class MetricsWindow:
         self.counts: dict[str, int] = {}
         self.episodes: list[list[Any]] = []
 
-    def add(self, metrics: dict[str, np.ndarray]) -> None:
-        """Count one update's metrics, (learners,) each; stop the run if one is not finite."""
-        for name, values in metrics.items():
-            finite = np.isfinite(values)
-            if not finite.all():
-                learner = int(np.argmin(finite))
-                raise TrainingStopped(f"the {name} of learner {learner} is {values[learner]}")
-            self.sums[name] = self.sums.get(name, 0.0) + np.asarray(values, np.float64)
+    def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
+        """Count one update's metrics, (metrics, learners); stop the run if one is not finite."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            metric, learner = np.argwhere(~finite)[0]
+            value = values[metric, learner]
+            raise TrainingStopped(f"the {names[metric]} of learner {learner} is {value}")
+        for name, row in zip(names, values.astype(np.float64), strict=True):
+            self.sums[name] = self.sums.get(name, 0.0) + row
             self.counts[name] = self.counts.get(name, 0) + 1
 
     def row(self, training: Training, recent_returns: list[float]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
-from p3s.networks import Initialization, apply_mlp, init_mlp
+from p3s.networks import Initialization, apply_mlp, follow, init_mlp
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -179,8 +179,8 @@ class TD3(Algorithm):
         extra = {
             **extra,
             "policy_optimizer": state,
-            "target_policy": optax.incremental_update(policy, extra["target_policy"], rate),
-            "target_value": optax.incremental_update(learner.value, extra["target_value"], rate),
+            "target_policy": follow(extra["target_policy"], policy, rate),
+            "target_value": follow(extra["target_value"], learner.value, rate),
         }
         metrics = {"policy_loss": loss, "guide_distance": distance}
         return Learner(policy, learner.value, extra), metrics

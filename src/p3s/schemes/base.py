@@ -1,7 +1,8 @@
 """What a scheme must supply: who acts, who learns from what, and what the chief does.
 
 A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its state is a
-NamedTuple of arrays; `stacked` names the fields with a leading learner axis.
+NamedTuple of arrays; `stacked` names the fields with a leading learner axis, `fixed` those that
+only the chief changes, so that learning need not carry them through.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Scheme:
 
     name: ClassVar[str]
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
+    fixed: ClassVar[tuple[str, ...]] = ()
 
     algorithm: Algorithm
     num_learners: int = 4

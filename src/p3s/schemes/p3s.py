@@ -55,6 +55,7 @@ class P3S(Scheme):
 
     name: ClassVar[str] = "p3s"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "old_policies", "spread_sums", "change_sums")
+    fixed: ClassVar[tuple[str, ...]] = ("old_policies", "guide", "best", "beta")
 
     beta: float = 1.0
     """Weight of the pull towards the best at the start (β); 0 keeps it off for good."""
