@@ -22,6 +22,7 @@ from p3s.errors import TrainingStopped, UserError, unknown
 from p3s.export import export_onnx
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
+from p3s.theory.command import Theory, run_theory
 from p3s.train import Training
 from p3s.watch import watch
 
@@ -311,6 +312,11 @@ def _envs(options: Envs) -> int:
     return 0
 
 
+def _theory(options: Theory) -> int:
+    run_theory(options)
+    return 0
+
+
 COMMANDS: dict[str, tuple[Any, Any]] = {
     "resume": (Resume, _resume),
     "evaluate": (Evaluate, _evaluate),
@@ -318,5 +324,6 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "watch": (Watch, _watch),
     "export": (Export, _export),
     "envs": (Envs, _envs),
+    "theory": (Theory, _theory),
 }
 """Command: its options, and what to do with them."""

@@ -8,7 +8,7 @@ the observation stored with it is the true final one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +52,8 @@ class Collector:
             observation, _ = self.envs[index].reset(seed=seed)
         except Exception as error:
             raise _environment_error("at a reset", index, error) from error
-        _check_finite("observation", observation, index)
         self.observations[index] = observation
+        _check_finite("observation", self.observations)
         self.totals[index], self.lengths[index] = 0.0, 0
         self.num_episodes[index] += 1
 
@@ -68,12 +68,12 @@ class Collector:
                 observation, reward, terminated, truncated, _ = env.step(actions[index])
             except Exception as error:
                 raise _environment_error("at a step", index, error) from error
-            _check_finite("observation", observation, index)
-            _check_finite("reward", reward, index)
             next_observations[index], rewards[index] = observation, reward
             discounts[index] = not terminated
             if terminated or truncated:
                 ended.append(index)
+        _check_finite("observation", next_observations)
+        _check_finite("reward", rewards)
         rows = np.empty((count, self.spec.row_size), np.float32)
         transition = Transition(self.observations, actions, rewards, discounts, next_observations)
         pack(self.spec, transition, rows)
@@ -116,9 +116,12 @@ class Collector:
             env.close()
 
 
-def _check_finite(what: str, value: Any, learner: int) -> None:
-    if not np.isfinite(value).all():
-        raise TrainingStopped(f"the {what} of learner {learner}'s environment is {value}")
+def _check_finite(what: str, values: np.ndarray) -> None:
+    """Stop if one of the stacked values is not finite, and say whose."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        learner = int(np.argwhere(~finite)[0][0])
+        raise TrainingStopped(f"the {what} of learner {learner}'s environment is {values[learner]}")
 
 
 def _environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:

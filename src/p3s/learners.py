@@ -16,7 +16,6 @@ from p3s import keys
 from p3s.algorithms import Algorithm
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
-
 FEWEST_PER_DEVICE = 4
 """With fewer learners on a device, handing out the work costs more than it gains."""
 

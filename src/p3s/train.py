@@ -67,6 +67,7 @@ class Training:
         self.last_review: dict[str, Any] = {}
         self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
+        self._unread: tuple[bool, jax.Array] | None = None
         self._mesh = learner_mesh(count)
         init = jax.jit(self.scheme.init, static_argnums=1)
         self.state = self._placed(init(keys.key(seed, "init"), self.spec))
@@ -115,10 +116,10 @@ class Training:
         while self.total_steps < until and not self.stop_requested:
             try:
                 self._step()
+                self.seconds = before + time.perf_counter() - started
+                self._record(last=self.total_steps >= until)
             except TrainingStopped as error:
                 raise TrainingStopped(f"at total step {self.total_steps}: {error}") from error
-            self.seconds = before + time.perf_counter() - started
-            self._record(last=self.total_steps >= until)
             if callback is not None and callback(self) is False:
                 break
         self.seconds = before + time.perf_counter() - started
@@ -167,7 +168,16 @@ class Training:
             fields, fixed, rows, self._learn_key, np.int32(self.updates), with_policy
         )
         self.state = self.state._replace(**moved)
-        self._window.add(self._metric_names[with_policy], np.asarray(metrics))
+        # The device is at work now: meanwhile look at what the update before this one gave.
+        self._absorb_metrics()
+        self._unread = (with_policy, metrics)
+
+    def _absorb_metrics(self) -> None:
+        """Read the last update's metrics, which waits for it; a number not finite stops the run."""
+        if self._unread is not None:
+            with_policy, metrics = self._unread
+            self._unread = None
+            self._window.add(self._metric_names[with_policy], np.asarray(metrics))
 
     def _review(self) -> None:
         draw = keys.generator(self.options.seed, "review", self.time_step)
@@ -189,6 +199,8 @@ class Training:
         return period > 0 and self.total_steps // period > before // period
 
     def _record(self, last: bool) -> None:
+        if last or self._due(self.options.log_period) or self._due(self.options.checkpoint_period):
+            self._absorb_metrics()
         evaluating = self.options.evaluation_period > 0
         if self._due(self.options.evaluation_period) or (last and evaluating):
             self.evaluate()
@@ -247,6 +259,7 @@ class Training:
 
     def snapshot(self) -> Snapshot:
         """Everything but the replay's rows, from which `resume` goes on to the bit."""
+        self._absorb_metrics()
         arrays, environments = self.collector.snapshot()
         state = jax.device_get(flatten_names(self.state))
         return Snapshot(
