@@ -22,7 +22,7 @@ install: $(VENV)/.core  ## a virtual environment with p3s in it
 
 demo: $(VENV)/.core  ## train a population on InvertedPendulum-v5, about a minute
 	rm -rf $(DEMO_RUN)
-	$(BIN)/p3s train InvertedPendulum-v5 --steps 16000 --out $(DEMO_RUN)
+	$(BIN)/p3s train InvertedPendulum-v5 --preset authors --hidden-sizes 64 64 --steps 28000 --out $(DEMO_RUN)
 	$(BIN)/p3s evaluate $(DEMO_RUN)
 
 test: $(VENV)/.dev  ## the fast tests, in parallel

@@ -159,7 +159,8 @@ def table(results: dict[str, dict]) -> str:
         f"matrix-product limit: {limit:.0f} GFLOP/s (2000 x 2000), "
         f"{own:.0f} GFLOP/s (8 x 100x400x300, the networks' own shape)",
         "",
-        f"{'':<24}{'steps/s':>9}{'GFLOP/s':>9}{'of limit':>10}{'of own':>8}{'x SB3':>7}{'x SBX':>7}",
+        f"{'':<24}{'steps/s':>9}{'GFLOP/s':>9}{'of limit':>10}{'of own':>8}"
+        f"{'x SB3':>7}{'x SBX':>7}",
     ]
     for name, result in results.items():
         if name == "limit":

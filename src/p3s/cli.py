@@ -116,6 +116,8 @@ class Watch:
     """Seconds between two looks."""
     once: bool = False
     """Print one look and exit."""
+    svg: Path | None = None
+    """Write one look as a picture and exit."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,7 @@ def _enjoy(options: Enjoy) -> int:
 
 
 def _watch(options: Watch) -> int:
-    watch(options.run, options.refresh, options.once)
+    watch(options.run, options.refresh, options.once, options.svg)
     return 0
 
 

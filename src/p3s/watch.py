@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p3s.chief import search_radius
-from p3s.records import read_config, read_rows
+from p3s.records import read_config, read_rows, write_text
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -87,9 +88,14 @@ def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
     return table
 
 
-def watch(path: Path, refresh: float, once: bool) -> None:
+def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> None:
     """Show a run until it is complete or the user has seen enough (Ctrl-C)."""
     console = Console()
+    if svg is not None:
+        paper = Console(record=True, width=84, file=io.StringIO())
+        paper.print(view(path))
+        write_text(svg, paper.export_svg(title=f"p3s watch {path}"))
+        return
     if once or not console.is_terminal:
         console.print(view(path))
         return
