@@ -17,6 +17,7 @@ from p3s.errors import TrainingStopped, UserError
 from p3s.population import Population
 from p3s.records import read_rows
 from p3s.replay import Replay
+from p3s.schemes import SCHEMES
 from p3s.types import EnvSpec
 
 from .conftest import SMALL, small_config
@@ -119,6 +120,14 @@ class TestExactResume:
         # Stops between checkpoints: what was written after the last one must be written again.
         run(tmp_path / "parts", until=330, env=env, preset=preset)
         resume(tmp_path / "parts", until=570)
+        resume(tmp_path / "parts")
+        assert record(tmp_path / "parts") == record(tmp_path / "whole")
+
+    @pytest.mark.parametrize("scheme", sorted(SCHEMES))
+    def test_every_scheme(self, tmp_path, scheme):
+        fields = {"scheme": scheme, "env": "Pendulum-v1"}
+        run(tmp_path / "whole", **fields)
+        run(tmp_path / "parts", until=330, **fields)
         resume(tmp_path / "parts")
         assert record(tmp_path / "parts") == record(tmp_path / "whole")
 

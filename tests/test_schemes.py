@@ -5,18 +5,25 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.config import RunOptions, field_values, resolve
+from p3s.learners import distances
 from p3s.presets import PRESETS
-from p3s.schemes import P3S, SCHEMES
+from p3s.schemes import P3S, PBT, SCHEMES, Resetting, scheme_name
+from p3s.schemes.center import center_loss
 from p3s.schemes.p3s import P3SState
-from p3s.types import EnvSpec
+from p3s.schemes.pbt import exploit, perturb
+from p3s.types import EnvSpec, Transition
 
 from .conftest import SMALL, small_training
 
+DRAW = np.random.default_rng(0)
+TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
+SPEC = EnvSpec(2, 1)
 COMBINATIONS = [(scheme, "td3") for scheme in SCHEMES]
 
 
@@ -38,9 +45,10 @@ def same(ours, theirs) -> bool:
 class TestContract:
     def test_trains_and_counts(self, scheme, algorithm):
         training = trained(scheme=scheme, algorithm=algorithm, preset="authors")
-        count = training.scheme.num_learners
+        assert training.total_updates == training.updates * training.scheme.num_trained
+        count = training.scheme.num_trained
         assert training.total_steps == 400
-        own_steps = 400 // count
+        own_steps = 400 // training.scheme.num_envs
         assert training.updates == (own_steps - 20) * training.scheme.num_updates
         assert training.replay.num_added == 400
         for leaf in leaves(training):
@@ -131,7 +139,7 @@ class TestP3S:
             num_measured=np.int32(2),
         )
         returns = np.array([[0.0], [1.0], [2.0]])
-        after, review = scheme.review(state, returns, np.zeros((5, 2), np.float32))
+        after, review = scheme.review(state, returns, np.zeros((5, 2), np.float32), DRAW)
         assert review == {
             "best": 2, "beta": 0.5, "spread": expected_spread, "change": expected_change,
         }  # fmt: skip
@@ -150,7 +158,8 @@ class TestP3S:
             guide=jax.tree.map(lambda leaf: leaf[0], policy),
             best=np.int32(0),
         )
-        _, review = self.scheme.review(state, np.full((3, 1), np.nan), np.ones((5, 2), np.float32))
+        returns, observations = np.full((3, 1), np.nan), np.ones((5, 2), np.float32)
+        _, review = self.scheme.review(state, returns, observations, DRAW)
         # Actions are 0, 0.4, 0.8: distances to the guide and to the old policies ½ 0.16 and ½ 0.64.
         assert review["spread"] == pytest.approx((0.08 + 0.32) / 2, rel=1e-5)
         assert review["change"] == pytest.approx((0.08 + 0.32) / 2, rel=1e-5)
@@ -160,7 +169,7 @@ class TestP3S:
     def test_nobody_is_guided_before_the_first_selection_in_authors(self):
         scheme = dataclasses.replace(self.scheme, guide_from_start=False)
         returns = np.full((3, 1), np.nan)
-        _, review = scheme.review(self.state(), returns, np.ones((5, 2), np.float32))
+        _, review = scheme.review(self.state(), returns, np.ones((5, 2), np.float32), DRAW)
         assert (review["best"], review["beta"]) == (None, 1.0)
 
 
@@ -172,25 +181,203 @@ def test_random_phase():
     assert resolve("Hopper-v5", "single").scheme.initial_steps == 1000
 
 
-class TestFields:
-    """A hyper-parameter is written once, arrives, and changes something."""
+class TestResetting:
+    scheme = Resetting(algorithm=TINY, num_learners=3)
 
-    others = {  # noqa: RUF012
+    @staticmethod
+    def copied(before, after) -> bool:
+        """Whether everything is the best's now; else it must be as it was."""
+        if jax.tree.all(jax.tree.map(lambda leaf, old: (leaf == old[1]).all(), after, before)):
+            return True
+        assert jax.tree.all(jax.tree.map(np.array_equal, after, before))
+        return False
+
+    @pytest.mark.parametrize(
+        ("what", "following"),
+        [("policy", set()), ("policy_and_target", {"target_policy"}),
+         ("policy_target_and_moments", {"target_policy", "policy_optimizer"})],
+    )  # fmt: skip
+    def test_copies_exactly_what_is_named(self, what, following):
+        scheme = dataclasses.replace(self.scheme, copied=what)
+        state = scheme.init(jax.random.key(0), SPEC)
+        # Make all learners differ in every leaf, zeros included.
+        before = jax.tree.map(
+            lambda leaf: leaf + np.arange(3).reshape(3, *[1] * (leaf.ndim - 1)), state.learners
+        )
+        returns, observations = np.array([[0.0], [2.0], [1.0]]), np.zeros((5, 2), np.float32)
+        after, review = scheme.review(state._replace(learners=before), returns, observations, DRAW)
+        assert review == {"best": 1, "copied_to": [0, 2]}
+        fresh = after.learners
+        assert self.copied(before.policy, fresh.policy)
+        assert not self.copied(before.value, fresh.value)
+        for name in before.extra:
+            assert self.copied(before.extra[name], fresh.extra[name]) is (name in following)
+
+    def test_nobody_to_copy_from(self):
+        state = self.scheme.init(jax.random.key(0), SPEC)
+        returns = np.full((3, 1), np.nan)
+        after, review = self.scheme.review(state, returns, np.zeros((5, 2), np.float32), DRAW)
+        assert review == {"best": None, "copied_to": []}
+        assert after is state
+
+    def test_appendix_i(self):
+        for env, period in (("Ant-v5", 2000), ("Hopper-v5", 5000), ("Delayed Ant-v1", 10_000),
+                            ("Delayed Walker2d-v1", 20_000), ("Pendulum-v1", 5000)):  # fmt: skip
+            assert resolve(env, "re").scheme.review_period == period
+
+
+class TestCenter:
+    def test_gradient_of_the_centre_by_hand(self):
+        """Linear policies without input: actions tanh(0.2), tanh(0.4); centre at tanh(0.1).
+
+        d/dc beta sum_i ½(a_i - tanh(c))² = beta sum_i (tanh(c) - a_i)(1 - tanh(c)²).
+        """
+        algorithm = dataclasses.replace(TINY, hidden_sizes=())
+
+        def policy(bias):
+            return [{"weight": jnp.zeros((2, 1)), "bias": jnp.array([bias], jnp.float32)}]
+
+        policies = jax.tree.map(lambda *leaves: jnp.stack(leaves), policy(0.2), policy(0.4))
+        gradient = jax.grad(center_loss)(policy(0.1), algorithm, policies, jnp.zeros((5, 2)), 3.0)[
+            0
+        ]["bias"]
+        center = np.tanh(0.1)
+        expected = 3.0 * (2 * center - np.tanh(0.2) - np.tanh(0.4)) * (1 - center**2)
+        assert float(gradient[0]) == pytest.approx(expected, rel=1e-5)
+
+    def test_everyone_is_pulled_and_the_centre_follows(self):
+        pulled = trained(400, scheme="center", beta=1e4, review_period=2)
+        free = trained(400, scheme="center", beta=0.0, review_period=2)
+        loss = {run: run.last_review["center_loss"] for run in (pulled, free)}
+        assert free.last_review["center_loss"] == 0
+        observations = pulled.replay.rows[:100, :4]
+        spread = {
+            run: distances(run.config.algorithm, run.scheme.policies(run.state),
+                           run.state.center, observations).sum()
+            for run in (pulled, free)
+        }  # fmt: skip
+        assert loss[pulled] > 0
+        assert spread[pulled] < spread[free]
+
+    def test_centre_is_evaluated_beside_the_learners(self):
+        row = trained(400, scheme="center").last_evaluation
+        assert np.shape(row["learner_returns"]) == (4, 2)
+        assert np.shape(row["center_returns"]) == (2,)
+        assert row["score"] == np.mean(row["learner_returns"], axis=1).max()
+
+
+class TestPBT:
+    def test_worst_quantile_continues_from_the_best(self):
+        means = np.array([3.0, 1.0, np.nan, 4.0, 2.0, 0.0, 8.0, 7.0])
+        for seed in range(20):
+            sources = exploit(means, 0.25, np.random.default_rng(seed))
+            assert [sources[i] for i in (0, 1, 3, 4, 6, 7)] == [0, 1, 3, 4, 6, 7]
+            assert {sources[2], sources[5]} <= {6, 7}
+
+    def test_perturbation(self):
+        assert perturb("learning_rate", 0.1, 1.2) == pytest.approx(0.12)
+        assert 1 / (1 - perturb("discount", 0.99, 1.2)) == pytest.approx(120)
+
+    def test_review_copies_all_and_perturbs_only_the_copy(self):
+        scheme = PBT(algorithm=TINY, num_learners=4, learners_start="independent")
+        before = scheme.init(jax.random.key(0), SPEC)
+        returns = np.array([[1.0], [2.0], [0.0], [3.0]])
+        after, review = scheme.review(before, returns, np.zeros((5, 2), np.float32), DRAW)
+        assert review["copies"] == [[3, 2]]
+        for leaf, old in zip(
+            jax.tree.leaves(after.learners), jax.tree.leaves(before.learners), strict=True
+        ):
+            assert np.array_equal(leaf, np.asarray(old)[[0, 1, 3, 3]])
+        for name, values in after.own_fields.items():
+            old = np.asarray(before.own_fields[name])
+            assert np.array_equal(np.asarray(values)[[0, 1, 3]], old[[0, 1, 3]])
+            options = [perturb(name, old[3], factor) for factor in (1.2, 1 / 1.2)]
+            assert np.isclose(float(values[2]), options, rtol=1e-6).any()
+
+    def test_own_values_are_in_force(self):
+        """Equal learners on equal batches part as their learning rates do, in one program."""
+        scheme = PBT(algorithm=TINY, num_learners=2, perturbed=("learning_rate",))
+        state = scheme.init(jax.random.key(0), SPEC)
+        rates = np.array([1e-3, 4e-3], np.float32)
+        state = state._replace(own_fields={"learning_rate": jnp.asarray(rates)})
+        draw = np.random.default_rng(0)
+        batch = Transition(draw.normal(size=(7, 2)), draw.normal(size=(7, 1)), np.ones(7),
+                           np.zeros(7), draw.normal(size=(7, 2)))  # fmt: skip
+        both = jax.tree.map(lambda leaf: jnp.float32(np.stack([leaf, leaf])), batch)
+        after, _ = scheme.learn(state, both, jax.random.key(1), False)
+        moved = np.asarray(after.learners.value[0]["weight"] - state.learners.value[0]["weight"])
+        np.testing.assert_allclose(moved[1], 4 * moved[0], rtol=2e-3, atol=1e-6)
+
+    def test_exploration_noise_is_in_force(self):
+        scheme = PBT(algorithm=TINY, num_learners=2, perturbed=("exploration_noise",))
+        state = scheme.init(jax.random.key(0), SPEC)
+        quiet = {"exploration_noise": jnp.array([0.0, 0.5], jnp.float32)}
+        observations = np.zeros((2, 2), np.float32)
+        actions = [
+            np.asarray(scheme.act((scheme.policies(state), quiet), observations,
+                                  jax.random.key(0), np.int32(step)))
+            for step in range(2)
+        ]  # fmt: skip
+        assert actions[0][0] == actions[1][0]
+        assert actions[0][1] != actions[1][1]
+
+
+class TestDistributed:
+    def test_one_policy_acts_everywhere_and_learns_n_times(self):
+        training = trained(400, scheme="drl")
+        assert leaves(training)[0].shape[0] == 1
+        assert training.total_updates == 4 * (100 - 20)
+        assert training.collector.observations.shape[0] == 4
+        acting = training.scheme.acting(training.state)
+        same_place = np.zeros((4, 4), np.float32)
+        quiet = dataclasses.replace(
+            training.scheme, algorithm=dataclasses.replace(TINY, exploration_noise=0.0)
+        )
+        actions = np.asarray(quiet.act(acting, same_place, jax.random.key(0), np.int32(1)))
+        np.testing.assert_allclose(actions, actions[:1].repeat(4, axis=0), atol=1e-6)
+        noisy = np.asarray(training.scheme.act(acting, same_place, jax.random.key(0), np.int32(1)))
+        assert len(np.unique(noisy)) == 4
+
+
+@pytest.mark.parametrize("scheme", ["resetting", "center", "pbt"])
+def test_a_population_needs_two(scheme):
+    assert "two learners" in str(resolve("Pendulum-v1", scheme, num_learners=1).scheme.problem())
+
+
+def test_names_of_the_paper():
+    for name in ("eso", "Re", "DRL", "P3S-TD3", "center-td3", "ESO-TD3", "pbt"):
+        assert scheme_name(name) in SCHEMES
+
+
+OTHER_VALUES = {
+    "p3s": {
         "num_learners": 2, "review_period": 30, "recent_episodes": 2, "updates_per_step": 2,
         "initial_steps": 30, "random_until": "next_thousand", "learners_start": "independent",
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
-        "distance_estimate": "every_minibatch", "left_out": "new_best", "guide_from_start": False,
-        "batch_size": 9, "policy_period": 3, "hidden_sizes": (16, 15), "learning_rate": 3e-3,
-        "discount": 0.9, "target_rate": 0.5, "exploration_noise": 0.3, "target_noise": 0.4,
-        "target_noise_clip": 0.1, "distance_reduction": "mean", "targets_start": "independent",
+        "distance_estimate": "every_minibatch", "left_out": "new_best",
+        "guide_from_start": False, "batch_size": 9, "policy_period": 3,
+        "hidden_sizes": (16, 15), "learning_rate": 3e-3, "discount": 0.9, "target_rate": 0.5,
+        "exploration_noise": 0.3, "target_noise": 0.4, "target_noise_clip": 0.1,
+        "distance_reduction": "mean", "targets_start": "independent",
         "initialization": "xavier",
-    }  # fmt: skip
+    },
+    "resetting": {"review_period": 30, "copied": "policy_and_target"},
+    "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
+    "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount",)},
+}  # fmt: skip
+"""For every field of the schemes, and of TD3, a value that is not its default."""
 
-    def history(self, **fields):
+
+class TestFields:
+    """A hyper-parameter is written once, arrives, and changes something."""
+
+    def history(self, scheme, **fields):
         """What a short run leaves behind, in a form that tells any two runs apart."""
         # Reacher has two action dimensions, so that sum and mean differ.
-        training = small_training("Reacher-v5", review_period=fields.pop("review_period", 25),
-                                  **{"recent_episodes": 1, "d_min": 0.0, **fields})  # fmt: skip
+        defaults = {"recent_episodes": 1, "review_period": 25}
+        if scheme == "p3s":
+            defaults["d_min"] = 0.0
+        training = small_training("Reacher-v5", scheme=scheme, **{**defaults, **fields})
         reviews = []
         for _ in range(6):
             training.run(training.total_steps + 25 * training.scheme.num_learners)
@@ -198,19 +385,25 @@ class TestFields:
         return reviews, [leaf.tobytes() for leaf in leaves(training)]
 
     @pytest.fixture(scope="class")
-    def reference(self):
-        return self.history()
+    def references(self):
+        return {}
 
-    @pytest.mark.parametrize("name", others)
-    def test_none_is_dead(self, name, reference):
-        assert self.history(**{name: self.others[name]}) != reference
+    @pytest.mark.parametrize(
+        ("scheme", "name"),
+        [(scheme, name) for scheme in OTHER_VALUES for name in OTHER_VALUES[scheme]],
+    )
+    def test_none_is_dead(self, scheme, name, references):
+        if scheme not in references:
+            references[scheme] = self.history(scheme)
+        assert self.history(scheme, **{name: OTHER_VALUES[scheme][name]}) != references[scheme]
 
     def test_all_are_covered(self):
-        known = set()
+        known, covered = set(), set()
         for scheme, algorithm in COMBINATIONS:
             config = resolve(None, scheme, algorithm)
             known |= set(field_values(config.scheme)) | set(field_values(config.algorithm))
-        assert known == set(self.others)
+            covered |= set(OTHER_VALUES.get(scheme, ()))
+        assert known == covered
 
     @pytest.mark.parametrize("preset", PRESETS)
     def test_presets_build_and_survive_json(self, preset):

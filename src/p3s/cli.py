@@ -15,6 +15,7 @@ import mujoco
 import tyro
 
 from p3s import devices, runs
+from p3s.algorithms import ALGORITHMS
 from p3s.config import Config, RunOptions, resolve
 from p3s.enjoy import play
 from p3s.envs.listing import list_environments
@@ -22,6 +23,7 @@ from p3s.errors import TrainingStopped, UserError, unknown
 from p3s.export import export_onnx
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
+from p3s.schemes import SCHEMES
 from p3s.theory.command import Theory, run_theory
 from p3s.train import Training
 from p3s.watch import watch
@@ -40,9 +42,9 @@ class Method:
     env: Environment
     """Gymnasium id, 'module:Env-v0', or one of the paper's names ('Delayed Ant-v1')."""
     scheme: str = "p3s"
-    """How the population is used: p3s, sharing (ESO) or single."""
+    """How the population is used: see 'p3s schemes'."""
     algorithm: str = "td3"
-    """Base algorithm: td3."""
+    """Base algorithm: see 'p3s algorithms'."""
     preset: str = "paper"
     """Set of defaults: paper (the text) or authors (their code)."""
     delay: int | Literal["end"] | None = None
@@ -136,6 +138,16 @@ class Envs:
 
     pattern: Word = ""
     """Only ids that contain this."""
+
+
+@dataclass(frozen=True)
+class Schemes:
+    """List the ways of using a population."""
+
+
+@dataclass(frozen=True)
+class Algorithms:
+    """List the base algorithms."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -314,6 +326,18 @@ def _envs(options: Envs) -> int:
     return 0
 
 
+def _schemes(options: Schemes) -> int:
+    for name, scheme in SCHEMES.items():
+        print(f"{name:<12} {scheme.__doc__}\n{'':<12} {scheme.paper_name}")
+    return 0
+
+
+def _algorithms(options: Algorithms) -> int:
+    for name, algorithm in ALGORITHMS.items():
+        print(f"{name:<12} {algorithm.actions:<11} {algorithm.__doc__}")
+    return 0
+
+
 def _theory(options: Theory) -> int:
     run_theory(options)
     return 0
@@ -326,6 +350,8 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "watch": (Watch, _watch),
     "export": (Export, _export),
     "envs": (Envs, _envs),
+    "schemes": (Schemes, _schemes),
+    "algorithms": (Algorithms, _algorithms),
     "theory": (Theory, _theory),
 }
 """Command: its options, and what to do with them."""

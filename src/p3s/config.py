@@ -16,7 +16,7 @@ from p3s.envs import EnvName, parse_name
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
 from p3s.presets import PRESETS, preset_fields
-from p3s.schemes import SCHEMES, Scheme
+from p3s.schemes import SCHEMES, Scheme, scheme_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +128,7 @@ def resolve(
     **fields: Any,
 ) -> Config:
     """The configuration for these names, with the user's values for any fields."""
+    scheme = scheme_name(scheme)
     for kind, name, registry in (
         ("scheme", scheme, SCHEMES),
         ("algorithm", algorithm, ALGORITHMS),
@@ -142,7 +143,7 @@ def resolve(
         if not any(key in names for names in known):
             raise unknown("field", key, set().union(*known))
     num_learners = fields.get("num_learners", SCHEMES[scheme].num_learners)
-    given = {**preset_fields(preset, name, max(num_learners, 1)), **fields}
+    given = {**preset_fields(preset, scheme, name, max(num_learners, 1)), **fields}
     options, scheme_values, algorithm_values = (
         {key: value for key, value in given.items() if key in names} for names in known
     )

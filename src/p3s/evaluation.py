@@ -74,24 +74,38 @@ class Evaluator:
         return returns.reshape(len(groups), episodes)
 
     def evaluate(
-        self, champions: Params, num_champions: int, picked: int | None, episodes: int, step: int
+        self,
+        champions: Params,
+        extras: tuple[str, ...],
+        picked: int | None,
+        episodes: int,
+        step: int,
     ) -> dict[str, Any]:
-        """One row of evaluations.jsonl, without counters and times."""
-        groups, policies = list(range(num_champions)), champions
+        """One row of evaluations.jsonl, without counters and times.
+
+        extras: names of the last champions, which do not count for the score.
+        """
+        count = jax.tree.leaves(champions)[0].shape[0]
+        groups, policies = list(range(count)), champions
         if picked is not None:
             # The champion's fresh episodes are one more group, with seeds of its own.
-            groups.append(num_champions)
+            groups.append(count)
             policies = jax.tree.map(
                 lambda leaf: jnp.concatenate([leaf, leaf[picked][None]]), champions
             )
         returns = self.play(policies, groups, episodes, step)
-        means = returns[:num_champions].mean(axis=1)
+        learners = count - len(extras)
+        means = returns[:learners].mean(axis=1)
         return {
-            "learner_returns": returns[:num_champions].tolist(),
+            "learner_returns": returns[:learners].tolist(),
             "score": float(means.max()),
             "mean": float(means.mean()),
             "champion": picked,
             "champion_return": None if picked is None else float(returns[-1].mean()),
+            **{
+                f"{name}_returns": returns[learners + index].tolist()
+                for index, name in enumerate(extras)
+            },
         }
 
     def close(self) -> None:

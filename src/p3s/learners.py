@@ -6,6 +6,7 @@ static, so no learner ever computes a branch that it does not take.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -38,25 +39,28 @@ def update_learners(
     guide: Guide,
     key: jax.Array,
     with_policy: bool,
+    own_fields: dict[str, jax.Array] | None = None,
 ) -> tuple[Learner, Metrics]:
     """One update of each learner on its own minibatch.
 
     batches: (learners, batch, ...); guide.policy is shared, guide.weight is (learners,).
+    own_fields: hyper-parameters that each learner has a value of its own for, (learners,).
     """
 
     def update(
-        learner: Learner, batch: Transition, weight: jax.Array, learner_key: jax.Array
+        learner: Learner, batch: Transition, weight: jax.Array, learner_key: jax.Array, own: dict
     ) -> tuple[Learner, Metrics]:
+        one = replace(algorithm, **own)
         value_key, policy_key = jax.random.split(learner_key)
-        learner, metrics = algorithm.value_step(learner, batch, value_key)
+        learner, metrics = one.value_step(learner, batch, value_key)
         if with_policy:
             pull = Guide(guide.policy, weight)
-            learner, more = algorithm.policy_step(learner, batch, pull, policy_key)
+            learner, more = one.policy_step(learner, batch, pull, policy_key)
             metrics = {**metrics, **more}
         return learner, metrics
 
     learner_keys = keys.per_learner(key, len(batches.reward))
-    return jax.vmap(update)(learners, batches, guide.weight, learner_keys)
+    return jax.vmap(update)(learners, batches, guide.weight, learner_keys, own_fields or {})
 
 
 def act(
@@ -66,11 +70,17 @@ def act(
     key: jax.Array,
     step: jax.Array,
     explore: bool,
+    own_fields: dict[str, jax.Array] | None = None,
 ) -> jax.Array:
     """The action of each policy in its own environment copy: (learners, observation) -> actions."""
+
+    def act_one(
+        policy: Params, observation: jax.Array, learner_key: jax.Array, own: dict
+    ) -> jax.Array:
+        return replace(algorithm, **own).act(policy, observation, learner_key, explore=explore)
+
     learner_keys = keys.per_learner(jax.random.fold_in(key, step), len(observations))
-    one = partial(algorithm.act, explore=explore)
-    return jax.vmap(one)(policies, observations, learner_keys)
+    return jax.vmap(act_one)(policies, observations, learner_keys, own_fields or {})
 
 
 def distances(

@@ -25,13 +25,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
+from p3s.algorithms import ALGORITHMS
 from p3s.checkpoint import Checkpoints, Snapshot
 from p3s.collect import Collector, Episode
 from p3s.config import Config
 from p3s.envs import Adapter, describe
 from p3s.errors import TrainingStopped, UserError
 from p3s.evaluation import Evaluator
-from p3s.learners import act, learner_mesh, pick, place
+from p3s.learners import learner_mesh, pick, place
 from p3s.policy import Policy, flatten_names, unflatten_names
 from p3s.records import RunFolder
 from p3s.replay import Replay, check_memory
@@ -52,7 +53,7 @@ class Training:
         self.memory_note = check_memory(self.options.buffer_size, self.spec)
         self.about_actions = _describe_actions(example)
         example.close()
-        seed, count = self.options.seed, self.scheme.num_learners
+        seed, count = self.options.seed, self.scheme.num_envs
         self.collector = Collector(make, count, seed)
         self.replay = Replay(self.options.buffer_size, self.spec)
         self.evaluator = Evaluator(make, config.algorithm, seed)
@@ -68,7 +69,7 @@ class Training:
         self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
         self._unread: tuple[bool, jax.Array] | None = None
-        self._mesh = learner_mesh(count)
+        self._mesh = learner_mesh(self.scheme.num_trained)
         init = jax.jit(self.scheme.init, static_argnums=1)
         self.state = self._placed(init(keys.key(seed, "init"), self.spec))
         self._compile()
@@ -94,7 +95,7 @@ class Training:
             return moved, jnp.stack(list(metrics.values()))
 
         self._learn = jax.jit(learn, static_argnums=5, donate_argnums=0)
-        self._explore = jax.jit(partial(act, scheme.algorithm, explore=True))
+        self._explore = jax.jit(scheme.act)
 
     def _placed(self, state: Any) -> Any:
         stacked = partial(place, mesh=self._mesh, stacked=True)
@@ -105,6 +106,11 @@ class Training:
                 for name, value in state._asdict().items()
             }
         )
+
+    @property
+    def total_updates(self) -> int:
+        """Updates of all learners together."""
+        return self.updates * self.scheme.num_trained
 
     # ------------------------------------------------------------------ one time step
 
@@ -141,14 +147,14 @@ class Training:
     def _actions(self) -> np.ndarray:
         if self.time_step <= self.scheme.random_steps:
             draw = keys.generator(self.options.seed, "random_action", self.time_step)
-            count, size = self.scheme.num_learners, self.spec.action_size
+            count, size = self.scheme.num_envs, self.spec.action_size
             if self.spec.discrete:
                 return draw.integers(0, size, count)
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
         observations = self.collector.observations
         step = np.int32(self.time_step)
-        policies = self.scheme.policies(self.state)
-        return np.asarray(self._explore(policies, observations, self._act_key, step))
+        acting = self.scheme.acting(self.state)
+        return np.asarray(self._explore(acting, observations, self._act_key, step))
 
     def _remember(self, episode: Episode) -> None:
         returns = self.recent_returns[episode.learner]
@@ -160,7 +166,7 @@ class Training:
         self.updates += 1
         draw = keys.generator(self.options.seed, "replay", self.updates)
         batch_size = self.config.algorithm.batch_size
-        rows = self.replay.sample(draw, (self.scheme.num_learners, batch_size))
+        rows = self.replay.sample(draw, (self.scheme.num_trained, batch_size))
         with_policy = self.updates % self.config.algorithm.policy_period == 0
         fields = self.state._asdict()
         fixed = {name: fields.pop(name) for name in self.scheme.fixed}
@@ -183,7 +189,7 @@ class Training:
         draw = keys.generator(self.options.seed, "review", self.time_step)
         batch = unpack(self.spec, self.replay.sample(draw, (self.config.algorithm.batch_size,)))
         state, review = self.scheme.review(
-            self.state, self.recent_returns, np.asarray(batch.observation)
+            self.state, self.recent_returns, np.asarray(batch.observation), draw
         )
         self.state = self._placed(state)
         means = chief.mean_returns(self.recent_returns)
@@ -195,7 +201,7 @@ class Training:
 
     def _due(self, period: int) -> bool:
         """Whether the last time step crossed a multiple of `period` total steps."""
-        before = self.total_steps - self.scheme.num_learners
+        before = self.total_steps - self.scheme.num_envs
         return period > 0 and self.total_steps // period > before // period
 
     def _record(self, last: bool) -> None:
@@ -220,14 +226,14 @@ class Training:
         champions = self.scheme.champions(self.state)
         row = self.evaluator.evaluate(
             champions,
-            jax.tree.leaves(champions)[0].shape[0],
-            chief.best_learner(self.recent_returns),
+            self.scheme.extra_champions,
+            self.scheme.best(self.recent_returns),
             self.options.evaluation_episodes,
             self.total_steps,
         )
         self.last_evaluation = {
             "step": self.total_steps,
-            "updates": self.updates * self.scheme.num_learners,
+            "updates": self.total_updates,
             **row,
             "seconds": round(self.seconds, 3),
         }
@@ -240,8 +246,8 @@ class Training:
 
     def policy(self) -> Policy:
         """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
-        best = chief.best_learner(self.recent_returns) or 0
-        params = jax.device_get(pick(self.scheme.policies(self.state), best))
+        best = self.scheme.best(self.recent_returns) or 0
+        params = jax.device_get(pick(self.scheme.champions(self.state), best))
         env = self.config.env
         about = {
             **self.about_actions,
@@ -342,7 +348,7 @@ class MetricsWindow:
         seconds = max(training.seconds, 1e-9)
         return {
             "step": training.total_steps,
-            "updates": training.updates * training.scheme.num_learners,
+            "updates": training.total_updates,
             "seconds": round(seconds, 3),
             "steps_per_second": round(training.total_steps / seconds, 1),
             "recent_returns": recent_returns,
@@ -367,13 +373,13 @@ class MetricsWindow:
 
 
 def _check_actions(config: Config, env: Adapter) -> None:
-    discrete = env.env_spec.discrete
-    if discrete == (config.algorithm.actions == "discrete"):
+    kind = "discrete" if env.env_spec.discrete else "continuous"
+    if config.algorithm.actions == kind:
         return
-    kind = "discrete" if discrete else "continuous"
+    fitting = [name for name, algorithm in ALGORITHMS.items() if algorithm.actions == kind]
     raise UserError(
         f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "
-        + ("choose an environment with Box actions" if discrete else "choose a discrete one")
+        f"choose --algorithm {' or '.join(fitting)}"
     )
 
 

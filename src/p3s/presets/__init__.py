@@ -56,12 +56,33 @@ INITIAL_TOTAL_STEPS = {"Hopper": 1000, "Walker2d": 1000, "HalfCheetah": 10_000, 
 OTHER_INITIAL_TOTAL_STEPS = 1000
 
 
-def preset_fields(preset: str, env: EnvName | None, num_learners: int) -> dict[str, Any]:
+# M' of Re-TD3, Appendix I.
+RESET_PERIOD = {
+    ("Ant", False): 2000,
+    ("Hopper", False): 5000,
+    ("Walker2d", False): 5000,
+    ("HalfCheetah", False): 5000,
+    ("HalfCheetah", True): 10_000,
+    ("Ant", True): 10_000,
+    ("Hopper", True): 20_000,
+    ("Walker2d", True): 20_000,
+}
+OTHER_RESET_PERIOD = 5000
+
+
+def preset_fields(
+    preset: str, scheme: str, env: EnvName | None, num_learners: int
+) -> dict[str, Any]:
     """The values that a preset gives to fields, for this environment (None: one of the user's)."""
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
     total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)
+    by_scheme: dict[str, dict[str, Any]] = {
+        "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
+        "distributed": {"updates_per_step": "N"},
+    }
     return {
         **PRESETS[preset],
+        **by_scheme.get(scheme, {}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": -(-total // num_learners),
     }

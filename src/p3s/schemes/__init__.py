@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 from p3s.schemes.base import Scheme
+from p3s.schemes.center import Center
+from p3s.schemes.distributed import Distributed
 from p3s.schemes.p3s import P3S
+from p3s.schemes.pbt import PBT
+from p3s.schemes.resetting import Resetting
 from p3s.schemes.sharing import Sharing
 from p3s.schemes.single import Single
 
-SCHEMES: dict[str, type[Scheme]] = {scheme.name: scheme for scheme in (P3S, Sharing, Single)}
+SCHEMES: dict[str, type[Scheme]] = {
+    scheme.name: scheme for scheme in (P3S, Sharing, Resetting, Distributed, Center, PBT, Single)
+}
 
-__all__ = ["P3S", "SCHEMES", "Scheme", "Sharing", "Single"]
+ALIASES = {"eso": "sharing", "re": "resetting", "drl": "distributed"}
+"""The paper's names."""
+
+
+def scheme_name(name: str) -> str:
+    """The name in the registry of a scheme's name or the paper's name for it ('Re-TD3')."""
+    plain = name.lower().removesuffix("-td3")
+    return ALIASES.get(plain, plain)
+
+
+__all__ = [
+    "ALIASES",
+    "P3S",
+    "PBT",
+    "SCHEMES",
+    "Center",
+    "Distributed",
+    "Resetting",
+    "Scheme",
+    "Sharing",
+    "Single",
+    "scheme_name",
+]

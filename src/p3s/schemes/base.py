@@ -2,7 +2,8 @@
 
 A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its state is a
 NamedTuple of arrays; `stacked` names the fields with a leading learner axis, `fixed` those that
-only the chief changes, so that learning need not carry them through.
+only the chief changes, so that learning need not carry them through. `extra_champions` names
+policies that are evaluated beside the learners' own without counting for the score.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
 from p3s.algorithms import Algorithm
-from p3s.learners import init_learners
-from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
+from p3s.learners import act, init_learners, pick, update_learners
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
 class PopulationState(NamedTuple):
@@ -32,6 +34,8 @@ class Scheme:
     name: ClassVar[str]
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
     fixed: ClassVar[tuple[str, ...]] = ()
+    paper_name: ClassVar[str] = ""
+    extra_champions: ClassVar[tuple[str, ...]] = ()
 
     algorithm: Algorithm
     num_learners: int = 4
@@ -63,6 +67,16 @@ class Scheme:
         return self.algorithm.problem()
 
     @property
+    def num_envs(self) -> int:
+        """Environment copies, one for each policy that acts."""
+        return self.num_learners
+
+    @property
+    def num_trained(self) -> int:
+        """Learners that one update trains, each on a minibatch of its own."""
+        return self.num_learners
+
+    @property
     def num_updates(self) -> int:
         """Updates of each learner after one step of each."""
         return self.num_learners if self.updates_per_step == "N" else self.updates_per_step
@@ -81,24 +95,48 @@ class Scheme:
     def init_learners(self, key: jax.Array, spec: EnvSpec) -> Learner:
         """The stacked learners at the start of a run."""
         identical = self.learners_start == "identical"
-        return init_learners(self.algorithm, key, spec, self.num_learners, identical)
+        return init_learners(self.algorithm, key, spec, self.num_trained, identical)
 
     def policies(self, state: Any) -> Params:
         """The policies that act, stacked in the order of the environment copies."""
         return self.algorithm.policy_of(state.learners)
 
     def champions(self, state: Any) -> Params:
-        """The policies that the run is judged by, stacked."""
+        """The policies that the run is judged by, stacked; `extra_champions` last."""
         return self.policies(state)
+
+    def best(self, recent_returns: np.ndarray) -> int | None:
+        """Which of the champions the chief would pick; None if no episode is finished yet."""
+        return chief.best_learner(recent_returns)
+
+    def acting(self, state: Any) -> Any:
+        """What of the state `act` needs."""
+        return self.policies(state)
+
+    def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
+        """An exploring action in every environment copy; pure, to be compiled."""
+        return act(self.algorithm, acting, observations, key, step, explore=True)
+
+    def unguided(self, state: Any) -> Guide:
+        """A pull of weight 0 on every learner."""
+        nothing = jnp.zeros(self.num_trained, jnp.float32)
+        return Guide(pick(self.policies(state), 0), nothing)
 
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
     ) -> tuple[Any, Metrics]:
         """One update of every learner on its own minibatch; pure, to be compiled."""
-        raise NotImplementedError
+        learners, metrics = update_learners(
+            self.algorithm, state.learners, batches, self.unguided(state), key, with_policy
+        )
+        return state._replace(learners=learners), metrics
 
     def review(
-        self, state: Any, recent_returns: np.ndarray, observations: np.ndarray
+        self,
+        state: Any,
+        recent_returns: np.ndarray,
+        observations: np.ndarray,
+        draw: np.random.Generator,
     ) -> tuple[Any, dict[str, Any]]:
         """The chief's work at the end of a period, and what to write into the lineage."""
-        return state, {"best": chief.best_learner(recent_returns)}
+        return state, {"best": self.best(recent_returns)}

@@ -51,9 +51,10 @@ class P3SState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class P3S(Scheme):
-    """Population-guided parallel policy search."""
+    """The best learner guides the others softly, and the pull adapts."""
 
     name: ClassVar[str] = "p3s"
+    paper_name: ClassVar[str] = "P3S (Section 3, Appendix H)"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "old_policies", "spread_sums", "change_sums")
     fixed: ClassVar[tuple[str, ...]] = ("old_policies", "guide", "best", "beta")
 
@@ -146,7 +147,11 @@ class P3S(Scheme):
         )
 
     def review(
-        self, state: P3SState, recent_returns: np.ndarray, observations: np.ndarray
+        self,
+        state: P3SState,
+        recent_returns: np.ndarray,
+        observations: np.ndarray,
+        draw: np.random.Generator,
     ) -> tuple[P3SState, dict[str, Any]]:
         period_best = None if int(state.best) == NOBODY else int(state.best)
         selected = chief.best_learner(recent_returns)
