@@ -35,7 +35,7 @@ class TestBadInput:
         [
             ("train Hoper-v5", "unknown environment 'Hoper-v5': did you mean Hopper-v5"),
             ("train Hopper-v5 --scheme p4s", "unknown scheme 'p4s': did you mean p3s?"),
-            ("train Hopper-v5 --algorithm ppp", "unknown algorithm 'ppp': known: td3"),
+            ("train Hopper-v5 --algorithm ppp", "unknown algorithm 'ppp'"),
             ("train Hopper-v5 --preset papr", "unknown preset 'papr': did you mean paper?"),
             ("train CartPole-v1", "CartPole-v1 has discrete actions, which td3 cannot learn"),
             ("train Hopper-v5 --num-learners 0", "num_learners must be at least 1, not 0"),
@@ -49,6 +49,7 @@ class TestBadInput:
             ("evaluate nowhere", "there is no policy file nowhere"),
             ("export nowhere out.onnx", "there is no policy file nowhere"),
             ("watch nowhere", "nowhere is not a run"),
+            ("train Pendulum-v1 --scheme pbt --num-learners 1", "two learners at least"),
             ("envs nothing-like-this", "no environment here"),
             ("trian Hopper-v5", "unknown command 'trian': did you mean train?"),
         ],
@@ -73,11 +74,45 @@ class TestBadInput:
         assert f"p3s resume {run_folder}" in errors
 
 
+class TestCompare:
+    def test_table_and_curves(self, capsys, run_folder, tmp_path):
+        picture = tmp_path / "curves.svg"
+        code, output, _ = call(
+            capsys, "compare", run_folder, run_folder, "--out", picture, "--terminal"
+        )
+        assert code == 0
+        assert "at 900 environment steps on Pendulum-v1" in output
+        assert output.count("p3s-td3") >= 4
+        assert "<svg" in picture.read_text()
+
+    def test_bad_input(self, capsys, run_folder, tmp_path):
+        for arguments, message in (
+            ([], "give the run folders"),
+            ([tmp_path], "is not a run"),
+            ([run_folder, "--out", "curves.docx"], "not 'curves.docx'"),
+        ):
+            code, _, errors = call(capsys, "compare", *arguments)
+            assert code == 2
+            assert message in errors
+
+
 class TestCommands:
     def test_overview(self, capsys):
         code, output, _ = call(capsys)
         assert code == 0
-        for command in ("train", "resume", "evaluate", "enjoy", "watch", "export", "envs"):
+        for command in (
+            "train",
+            "resume",
+            "evaluate",
+            "enjoy",
+            "watch",
+            "export",
+            "envs",
+            "compare",
+            "schemes",
+            "algorithms",
+            "theory",
+        ):
             assert f"\n  {command} " in output
 
     def test_help_shows_the_environments_own_defaults(self, capsys):
@@ -124,6 +159,23 @@ class TestCommands:
         code, _, _ = call(capsys, "export", run_folder, tmp_path / "policy.onnx")
         assert code == 0
         assert (tmp_path / "policy.onnx").stat().st_size > 0
+
+    @pytest.mark.parametrize(("command", "words"), [
+        ("schemes", ("p3s ", "sharing ", "ESO", "DRL", "Appendix E", "pbt ")),
+        ("algorithms", ("td3 ", "continuous")),
+    ])  # fmt: skip
+    def test_lists(self, capsys, command, words):
+        code, output, _ = call(capsys, command)
+        assert code == 0
+        assert all(word in output for word in words)
+
+    def test_film(self, capsys, run_folder, tmp_path):
+        pytest.importorskip("imageio_ffmpeg")
+        code, output, _ = call(capsys, "enjoy", run_folder, "--video", tmp_path / "film.gif",
+                               "--env", "InvertedPendulum-v5")  # fmt: skip
+        assert (code, output) == (2, "")
+        code, output, _ = call(capsys, "enjoy", run_folder, "--video", "film.txt")
+        assert code == 2
 
     def test_envs(self, capsys):
         code, output, _ = call(capsys, "envs", "hopper")

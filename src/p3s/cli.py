@@ -16,6 +16,7 @@ import tyro
 
 from p3s import devices, runs
 from p3s.algorithms import ALGORITHMS
+from p3s.compare import compare
 from p3s.config import Config, RunOptions, resolve
 from p3s.enjoy import play
 from p3s.envs.listing import list_environments
@@ -138,6 +139,18 @@ class Envs:
 
     pattern: Word = ""
     """Only ids that contain this."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Put runs side by side: a table, and their learning curves."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+    """Run folders."""
+    out: Path | None = None
+    """Draw the learning curves into this file (.png, .svg or .pdf)."""
+    terminal: bool = False
+    """Draw them in the terminal."""
 
 
 @dataclass(frozen=True)
@@ -326,6 +339,13 @@ def _envs(options: Envs) -> int:
     return 0
 
 
+def _compare(options: Compare) -> int:
+    if not options.runs:
+        raise UserError("give the run folders to compare")
+    compare(list(options.runs), options.out, options.terminal)
+    return 0
+
+
 def _schemes(options: Schemes) -> int:
     for name, scheme in SCHEMES.items():
         print(f"{name:<12} {scheme.__doc__}\n{'':<12} {scheme.paper_name}")
@@ -350,6 +370,7 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "watch": (Watch, _watch),
     "export": (Export, _export),
     "envs": (Envs, _envs),
+    "compare": (Compare, _compare),
     "schemes": (Schemes, _schemes),
     "algorithms": (Algorithms, _algorithms),
     "theory": (Theory, _theory),

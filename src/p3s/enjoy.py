@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,11 @@ def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path 
     """Play noiseless episodes and print their returns."""
     if video is not None and video.suffix not in (".mp4", ".gif"):
         raise UserError(f"a film is .mp4 or .gif, not {video.name!r}")
+    if video is None and sys.platform == "linux" and not _has_screen():
+        raise UserError("there is no screen to show it on: give --video FILE")
     made = _make(policy, env, "human" if video is None else "rgb_array")
+    if made.env_spec != policy.spec:
+        raise UserError(f"the policy is for {policy.spec}, the environment has {made.env_spec}")
     frames: list[Any] = []
     for episode in range(episodes):
         observation, _ = made.reset(seed=keys.integer(seed, "enjoy", episode))
@@ -38,6 +45,10 @@ def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path 
         print(f"wrote {video}")
 
 
+def _has_screen() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def _make(policy: Policy, env: str | None, render_mode: str) -> Adapter:
     try:
         if env is not None:
@@ -53,6 +64,8 @@ def _write(path: Path, frames: list[Any], rate: int) -> None:
     except ImportError as error:
         raise UserError("--video needs imageio: pip install 'p3s[video]'") from error
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Python warns of any fork beside threads; the encoder is executed at once and needs none.
+    warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
     if path.suffix == ".gif":
         imageio.imwrite(path, frames, duration=1000 / rate, loop=0)
     else:

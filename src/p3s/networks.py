@@ -56,6 +56,18 @@ def follow(targets: Params, online: Params, rate: float) -> Params:
     return jax.tree.map(lambda target, leaf: target + rate * (leaf - target), targets, online)
 
 
+def follow_every(
+    targets: Params, online: Params, rate: float, count: jax.Array, period: int
+) -> Params:
+    """`follow` whenever `count` is a multiple of `period`; a rate of 1 copies to the bit."""
+    due = count % period == 0
+    return jax.tree.map(
+        lambda target, leaf: jnp.where(due, (1.0 - rate) * target + rate * leaf, target),
+        targets,
+        online,
+    )
+
+
 def apply_mlp(layers: Layers, inputs: jax.Array) -> jax.Array:
     """ReLU between the layers, nothing after the last."""
     for layer in layers[:-1]:

@@ -1,0 +1,125 @@
+"""Runs side by side: a table at the same number of environment steps, and learning curves.
+
+Every curve is one run; statistics over seeds are another matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from p3s.errors import UserError
+from p3s.records import read_config, read_rows
+from p3s.watch import sparkline
+
+
+@dataclass(frozen=True)
+class RunCurve:
+    """What a comparison needs of a run."""
+
+    path: Path
+    label: str
+    env: str
+    evaluations: list[dict[str, Any]]
+
+    def at(self, step: int) -> dict[str, Any]:
+        """The last evaluation at or before a step."""
+        return [row for row in self.evaluations if row["step"] <= step][-1]
+
+
+def read_curve(path: Path) -> RunCurve:
+    """A run's name and evaluations."""
+    config = read_config(path)
+    evaluations = read_rows(path / "evaluations.jsonl")
+    if not evaluations:
+        raise UserError(f"{path} has no evaluation yet")
+    method = f"{config['scheme']}-{config['algorithm']}"
+    if config["preset"] != "paper":
+        method += f" ({config['preset']})"
+    env = config["environment"]
+    name = "custom" if env is None else env["id"]
+    if env is not None and env["delay"] is not None:
+        name += f", delay {env['delay']}"
+    return RunCurve(path, f"{method}, seed {config['seed']}", name, evaluations)
+
+
+def common_step(curves: list[RunCurve]) -> int:
+    """The last step by which every run has an evaluation to compare at."""
+    last = min(curve.evaluations[-1]["step"] for curve in curves)
+    for curve in curves:
+        if curve.evaluations[0]["step"] > last:
+            raise UserError(f"{curve.path} has no evaluation by step {last:,}, where others end")
+    return last
+
+
+def comparison_table(curves: list[RunCurve]) -> Table:
+    """One row a run, the best score first."""
+    step = common_step(curves)
+    envs = {curve.env for curve in curves}
+    where = f" on {envs.pop()}" if len(envs) == 1 else ""
+    table = Table(title=f"at {step:,} environment steps{where}", title_justify="left", box=None)
+    table.add_column("method", no_wrap=True)
+    for name in ("score", "champion", "best", "updates", "steps", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("run" if where else "environment, run", overflow="fold")
+    for curve in sorted(curves, key=lambda curve: -curve.at(step)["score"]):
+        row, last = curve.at(step), curve.evaluations[-1]
+        champion = row["champion_return"]
+        table.add_row(
+            curve.label,
+            f"{row['score']:,.1f}",
+            "-" if champion is None else f"{champion:,.1f}",
+            f"{max(each['score'] for each in curve.evaluations):,.1f}",
+            f"{row['updates']:,}",
+            f"{last['step']:,}",
+            f"{row['seconds']:,.0f}",
+            str(curve.path) if where else f"{curve.env}, {curve.path}",
+        )
+    return table
+
+
+def draw_curves(curves: list[RunCurve], out: Path) -> None:
+    """Learning curves as PNG, SVG or PDF, a panel an environment."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise UserError("drawing needs matplotlib: pip install 'p3s[study]'") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    if out.suffix not in (".png", ".svg", ".pdf"):
+        raise UserError(f"curves are drawn as .png, .svg or .pdf, not {out.name!r}")
+    envs = sorted({curve.env for curve in curves})
+    figure, panels = pyplot.subplots(
+        1, len(envs), figsize=(5.5 * len(envs), 4), squeeze=False, layout="constrained"
+    )
+    for env, panel in zip(envs, panels[0], strict=True):
+        for curve in curves:
+            if curve.env == env:
+                steps = [row["step"] for row in curve.evaluations]
+                panel.plot(steps, [row["score"] for row in curve.evaluations], label=curve.label)
+        panel.set(title=env, xlabel="environment steps, all learners", ylabel="score")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out, dpi=150)
+    pyplot.close(figure)
+
+
+def compare(paths: list[Path], out: Path | None, terminal: bool) -> None:
+    """Print the table; draw the curves to a file, to the terminal, or to both."""
+    curves = [read_curve(path) for path in paths]
+    console = Console()
+    console.print(comparison_table(curves))
+    if terminal:
+        width = max(len(curve.label) for curve in curves)
+        for curve in curves:
+            line = sparkline([row["score"] for row in curve.evaluations])
+            console.print(f"{curve.label:<{width}}  {line}", highlight=False)
+    if out is not None:
+        draw_curves(curves, out)
+        console.print(f"wrote {out}", highlight=False)
