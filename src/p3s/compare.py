@@ -63,7 +63,7 @@ def comparison_table(curves: list[RunCurve]) -> Table:
     where = f" on {envs.pop()}" if len(envs) == 1 else ""
     table = Table(title=f"at {step:,} environment steps{where}", title_justify="left", box=None)
     table.add_column("method", no_wrap=True)
-    for name in ("score", "champion", "best", "updates", "steps", "seconds"):
+    for name in ("score", "champion", "best", "updates", "steps", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("run" if where else "environment, run", overflow="fold")
     for curve in sorted(curves, key=lambda curve: -curve.at(step)["score"]):
@@ -76,7 +76,7 @@ def comparison_table(curves: list[RunCurve]) -> Table:
             f"{max(each['score'] for each in curve.evaluations):,.1f}",
             f"{row['updates']:,}",
             f"{last['step']:,}",
-            f"{row['seconds']:,.0f}",
+            f"{row['seconds']:,.0f} s",
             str(curve.path) if where else f"{curve.env}, {curve.path}",
         )
     return table

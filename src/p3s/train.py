@@ -33,6 +33,7 @@ from p3s.envs import Adapter, describe
 from p3s.errors import TrainingStopped, UserError
 from p3s.evaluation import Evaluator
 from p3s.learners import learner_mesh, pick, place
+from p3s.metrics import MetricsWindow
 from p3s.policy import Policy, flatten_names, unflatten_names
 from p3s.records import RunFolder
 from p3s.replay import Replay, check_memory
@@ -215,11 +216,22 @@ class Training:
                 self._window = MetricsWindow()
             return
         if self._due(self.options.log_period) or last:
-            means = chief.mean_returns(self.recent_returns).tolist()
-            self.folder.append("metrics", self._window.row(self, means))
+            self.folder.append("metrics", self._metrics_row())
             self._window = MetricsWindow()
         if self._due(self.options.checkpoint_period) or last:
             self.checkpoint()
+
+    def _metrics_row(self) -> dict[str, Any]:
+        seconds = max(self.seconds, 1e-9)
+        return {
+            "step": self.total_steps,
+            "updates": self.total_updates,
+            "seconds": round(seconds, 3),
+            "steps_per_second": round(self.total_steps / seconds, 1),
+            "recent_returns": chief.mean_returns(self.recent_returns).tolist(),
+            "episodes": self._window.episodes,
+            "learners": self._window.means(),
+        }
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
@@ -322,54 +334,6 @@ class Training:
         self.evaluator.close()
         if self.folder is not None:
             self.folder.close()
-
-
-class MetricsWindow:
-    """Sums of metrics since the last row of metrics.jsonl."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, np.ndarray] = {}
-        self.counts: dict[str, int] = {}
-        self.episodes: list[list[Any]] = []
-
-    def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
-        """Count one update's metrics, (metrics, learners); stop the run if one is not finite."""
-        finite = np.isfinite(values)
-        if not finite.all():
-            metric, learner = np.argwhere(~finite)[0]
-            value = values[metric, learner]
-            raise TrainingStopped(f"the {names[metric]} of learner {learner} is {value}")
-        for name, row in zip(names, values.astype(np.float64), strict=True):
-            self.sums[name] = self.sums.get(name, 0.0) + row
-            self.counts[name] = self.counts.get(name, 0) + 1
-
-    def row(self, training: Training, recent_returns: list[float]) -> dict[str, Any]:
-        """One row of metrics.jsonl."""
-        seconds = max(training.seconds, 1e-9)
-        return {
-            "step": training.total_steps,
-            "updates": training.total_updates,
-            "seconds": round(seconds, 3),
-            "steps_per_second": round(training.total_steps / seconds, 1),
-            "recent_returns": recent_returns,
-            "episodes": self.episodes,
-            "learners": {
-                name: (total / self.counts[name]).tolist() for name, total in self.sums.items()
-            },
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """For the checkpoint."""
-        sums = {name: total.tolist() for name, total in self.sums.items()}
-        return {"sums": sums, "counts": self.counts, "episodes": self.episodes}
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> MetricsWindow:
-        """From a checkpoint."""
-        window = cls()
-        window.sums = {name: np.asarray(total) for name, total in record["sums"].items()}
-        window.counts, window.episodes = dict(record["counts"]), list(record["episodes"])
-        return window
 
 
 def _check_actions(config: Config, env: Adapter) -> None:

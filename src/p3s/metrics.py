@@ -1,0 +1,46 @@
+"""What learning reports between two rows of metrics.jsonl."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import TrainingStopped
+
+
+class MetricsWindow:
+    """Sums of metrics since the last row of metrics.jsonl."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, np.ndarray] = {}
+        self.counts: dict[str, int] = {}
+        self.episodes: list[list[Any]] = []
+
+    def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
+        """Count one update's metrics, (metrics, learners); stop the run if one is not finite."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            metric, learner = np.argwhere(~finite)[0]
+            value = values[metric, learner]
+            raise TrainingStopped(f"the {names[metric]} of learner {learner} is {value}")
+        for name, row in zip(names, values.astype(np.float64), strict=True):
+            self.sums[name] = self.sums.get(name, 0.0) + row
+            self.counts[name] = self.counts.get(name, 0) + 1
+
+    def means(self) -> dict[str, list[float]]:
+        """Each metric's mean since the last row, for each learner."""
+        return {name: (total / self.counts[name]).tolist() for name, total in self.sums.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """For the checkpoint."""
+        sums = {name: total.tolist() for name, total in self.sums.items()}
+        return {"sums": sums, "counts": self.counts, "episodes": self.episodes}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> MetricsWindow:
+        """From a checkpoint."""
+        window = cls()
+        window.sums = {name: np.asarray(total) for name, total in record["sums"].items()}
+        window.counts, window.episodes = dict(record["counts"]), list(record["episodes"])
+        return window
