@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 import jax
 
+from p3s.networks import Layers
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -60,6 +61,19 @@ class Algorithm:
     def with_policy(self, learner: Learner, policy: Params) -> Learner:
         """The learner with other parameters to act with, all else kept."""
         return learner._replace(policy=policy)
+
+    def action_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        """The learner's estimate of Q(s, a) for a batch, (batch,)."""
+        raise NotImplementedError
+
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers | None:
+        """The noiseless policy as plain layers, for the export; None if it is no such thing.
+
+        Their output goes through tanh, or its largest entry is the action if `spec.discrete`.
+        """
+        return None
 
     def problem(self) -> str | None:
         """What is wrong with the field values, or None."""

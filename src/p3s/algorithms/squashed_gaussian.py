@@ -1,0 +1,120 @@
+"""A Gaussian policy squashed into [-1, 1] by tanh: what both forms of SAC share.
+
+    u = mean(s) + std(s) * noise,  a = tanh(u)
+    log pi(a|s) = log N(u; mean, std²) - sum log(1 - tanh²(u))
+
+D is KL(pi ‖ guide) between the Gaussians before squashing. tanh is one-to-one and the same for
+both, so the change of variables cancels in the ratio of the densities: this equals the KL between
+the squashed distributions, and it has a closed form.
+
+Differs from the original code in the correction term, which is computed without the 1e-6 that
+keeps log(1 - tanh²) finite there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from p3s.algorithms.off_policy import OffPolicy, q_values
+from p3s.networks import Layers, apply_mlp
+from p3s.types import EnvSpec, Learner, Params
+
+LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0
+"""Bounds of log std in the original code."""
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions, (batch, action)."""
+
+    mean: jax.Array
+    log_std: jax.Array
+
+
+def gaussian(policy: Params, observation: jax.Array) -> Gaussian:
+    """The policy's distribution before squashing."""
+    mean, log_std = jnp.split(apply_mlp(policy, observation), 2, axis=-1)
+    return Gaussian(mean, jnp.clip(log_std, LOWEST_LOG_STD, HIGHEST_LOG_STD))
+
+
+def log_slope_of_tanh(before: jax.Array) -> jax.Array:
+    """log(1 - tanh²(u)), in a form that neither overflows nor cancels."""
+    return 2.0 * (jnp.log(2.0) - before - jax.nn.softplus(-2.0 * before))
+
+
+def squashed_sample(distribution: Gaussian, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """An action for each row of standard normal noise, and its log-density."""
+    mean, log_std = distribution
+    before = mean + jnp.exp(log_std) * noise
+    log_normal = -0.5 * noise**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
+    return jnp.tanh(before), jnp.sum(log_normal - log_slope_of_tanh(before), axis=-1)
+
+
+def gaussian_kl(ours: Gaussian, other: Gaussian) -> jax.Array:
+    """KL(ours ‖ other), summed over action dimensions."""
+    log_ratio = other.log_std - ours.log_std
+    scaled = (ours.mean - other.mean) * jnp.exp(-other.log_std)
+    terms = log_ratio + 0.5 * (jnp.exp(-2.0 * log_ratio) + scaled**2 - 1.0)
+    return terms.sum(axis=-1)
+
+
+def policy_loss(
+    policy: Params,
+    values: Params,
+    observation: jax.Array,
+    noise: jax.Array,
+    temperature: jax.Array | float,
+    guide: Gaussian,
+    weight: jax.Array,
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    """mean(alpha log pi(a|s) - min_j Q_j(s, a) + weight KL), with mean entropy and mean KL."""
+    ours = gaussian(policy, observation)
+    action, log_density = squashed_sample(ours, noise)
+    value = q_values(values, observation, action).min(axis=0)
+    distance = gaussian_kl(ours, guide).mean()
+    loss = jnp.mean(temperature * log_density - value) + weight * distance
+    return loss, (-log_density.mean(), distance)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianActorCritic(OffPolicy):
+    """Base of both forms of SAC."""
+
+    actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
+
+    batch_size: int = 256
+    """Transitions in a minibatch (B)."""
+    policy_period: int = 1
+    """Value updates per policy update."""
+
+    def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
+        """Mean and log std of every action dimension from one network."""
+        return self.init_network(key, [spec.observation_size], 2 * spec.action_size)
+
+    def act(
+        self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
+    ) -> jax.Array:
+        distribution = gaussian(policy, observation)
+        if not explore:
+            return jnp.tanh(distribution.mean)
+        noise = jax.random.normal(key, distribution.mean.shape, jnp.float32)
+        return squashed_sample(distribution, noise)[0]
+
+    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+        return gaussian_kl(gaussian(policy, observation), gaussian(other, observation))
+
+    def q_networks(self, learner: Learner) -> Params:
+        """The stacked pair of Q networks."""
+        return learner.value
+
+    def action_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array
+    ) -> jax.Array:
+        return q_values(self.q_networks(learner), observation, action).min(axis=0)
+
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers:
+        last = {name: leaf[..., : spec.action_size] for name, leaf in policy[-1].items()}
+        return [*policy[:-1], last]
