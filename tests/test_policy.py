@@ -80,7 +80,8 @@ class TestPopulation:
             seen.append(population.num_steps)
             return population.num_steps < 40
 
-        p3s.Population("InvertedPendulum-v5", **SMALL).learn(400, callback, progress_bar=False)
+        fields = {**SMALL, "hidden_sizes": [16, 16]}  # a list will do
+        p3s.Population("InvertedPendulum-v5", **fields).learn(400, callback, progress_bar=False)
         assert seen == list(range(4, 41, 4))
 
     def test_bad_arguments(self):

@@ -143,6 +143,7 @@ def resolve(
         if not any(key in names for names in known):
             raise unknown("field", key, set().union(*known))
     num_learners = fields.get("num_learners", SCHEMES[scheme].num_learners)
+    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
     given = {**preset_fields(preset, scheme, name, max(num_learners, 1)), **fields}
     options, scheme_values, algorithm_values = (
         {key: value for key, value in given.items() if key in names} for names in known
