@@ -33,9 +33,8 @@ def start_up() -> None:
             environment = {**os.environ, "XDG_CACHE_HOME": cache}
             started = time.perf_counter()
             subprocess.run([sys.executable, "-c", FIRST_STEP], env=environment, check=True)
-            print(
-                f"start-up to the first training step, {name}: {time.perf_counter() - started:.1f} s"
-            )
+            seconds = time.perf_counter() - started
+            print(f"start-up to the first policy update, {name}: {seconds:.1f} s")
 
 
 def replay_memory() -> None:
