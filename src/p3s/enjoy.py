@@ -23,6 +23,7 @@ def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path 
         raise UserError(f"a film is .mp4 or .gif, not {video.name!r}")
     if video is None and sys.platform == "linux" and not _has_screen():
         raise UserError("there is no screen to show it on: give --video FILE")
+    imageio = _film_maker() if video is not None else None
     made = _make(policy, env, "human" if video is None else "rgb_array")
     if made.env_spec != policy.spec:
         raise UserError(f"the policy is for {policy.spec}, the environment has {made.env_spec}")
@@ -41,7 +42,7 @@ def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path 
     rate = made.metadata.get("render_fps", 30)
     made.close()
     if video is not None:
-        _write(video, frames, rate)
+        _write(imageio, video, frames, rate)
         print(f"wrote {video}")
 
 
@@ -58,11 +59,16 @@ def _make(policy: Policy, env: str | None, render_mode: str) -> Adapter:
         raise UserError(f"cannot render: {error}; --video FILE needs no screen") from error
 
 
-def _write(path: Path, frames: list[Any], rate: int) -> None:
+def _film_maker() -> Any:
     try:
         import imageio.v3 as imageio
+        import imageio_ffmpeg  # noqa: F401  (imageio looks for it only when it writes)
     except ImportError as error:
         raise UserError("--video needs imageio: pip install 'p3s[video]'") from error
+    return imageio
+
+
+def _write(imageio: Any, path: Path, frames: list[Any], rate: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Python warns of any fork beside threads; the encoder is executed at once and needs none.
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")

@@ -48,8 +48,9 @@ def begin(
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
     training = Training(config, make)
+    folder = RunFolder(path, tensorboard)
     path.mkdir(parents=True, exist_ok=True)
-    training.attach(RunFolder(path, tensorboard))
+    training.attach(folder)
     record = {**config.to_json(), "tensorboard": tensorboard, **provenance()}
     write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
     return training
