@@ -78,7 +78,7 @@ class TestCollector:
         collector.start()
         rows, ended = [], []
         for _ in range(7):
-            new, episodes = collector.step(np.zeros((2, 2), np.float32))
+            new, episodes = collector.step(np.zeros((2, 2), np.float32), np.arange(2))
             rows.append(new[0])
             ended += episodes
         batch = unpack(collector.spec, np.stack(rows))
@@ -116,7 +116,9 @@ class TestCollector:
         else:
             collector.envs[0].env.reset = answer
         with pytest.raises(TrainingStopped, match=message):
-            collector.start() if method == "reset" else collector.step(np.zeros((2, 2)))
+            collector.start() if method == "reset" else collector.step(
+                np.zeros((2, 2)), np.arange(2)
+            )
 
 
 def test_streams_do_not_depend_on_call_order():

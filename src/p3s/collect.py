@@ -57,15 +57,17 @@ class Collector:
         self.totals[index], self.lengths[index] = 0.0, 0
         self.num_episodes[index] += 1
 
-    def step(self, actions: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
-        """One step in every copy: packed transitions, (copies, row_size), and what ended."""
+    def step(self, actions: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
+        """One step in the active copies: packed transitions, (active, row_size), and what ended."""
         count = len(self.envs)
-        rewards, discounts = np.empty(count, np.float64), np.ones(count, np.float32)
-        next_observations = np.empty_like(self.observations)
+        rewards, discounts = np.zeros(count, np.float64), np.ones(count, np.float32)
+        next_observations = self.observations.copy()
         ended = []
-        for index, env in enumerate(self.envs):
+        for index in active.tolist():
             try:
-                observation, reward, terminated, truncated, _ = env.step(actions[index])
+                observation, reward, terminated, truncated, _ = self.envs[index].step(
+                    actions[index]
+                )
             except Exception as error:
                 raise _environment_error("at a step", index, error) from error
             next_observations[index], rewards[index] = observation, reward
@@ -79,11 +81,11 @@ class Collector:
         pack(self.spec, transition, rows)
         self.observations = next_observations
         self.totals += rewards
-        self.lengths += 1
+        self.lengths[active] += 1
         episodes = [Episode(i, float(self.totals[i]), int(self.lengths[i])) for i in ended]
         for index in ended:
             self._reset(index)
-        return rows, episodes
+        return rows if len(active) == count else rows[active], episodes
 
     def snapshot(self) -> tuple[dict[str, np.ndarray], list[bytes]]:
         """Arrays and environment states from which `resume` goes on."""

@@ -3,8 +3,9 @@
     for every time step
         each learner acts in its own environment copy           collect
         its transition goes into the common replay              replay
-        after T_initial: each learner updates                   learners, by way of the scheme
-        every M steps: the chief reviews the population         chief, by way of the scheme
+        what the scheme's rhythm says is due                    rhythm
+            after T_initial: each learner updates               learners, by way of the scheme
+            every M steps: the chief reviews the population     chief, by way of the scheme
         every R_eval total steps: an evaluation                 evaluation
         every now and then: a row of metrics, a checkpoint      records, checkpoint
 
@@ -37,6 +38,7 @@ from p3s.metrics import MetricsWindow
 from p3s.policy import Policy, flatten_names, unflatten_names
 from p3s.records import RunFolder
 from p3s.replay import Replay, check_memory
+from p3s.rhythm import Due
 from p3s.types import unpack
 
 
@@ -58,10 +60,15 @@ class Training:
         self.collector = Collector(make, count, seed)
         self.replay = Replay(self.options.buffer_size, self.spec)
         self.evaluator = Evaluator(make, config.algorithm, seed)
-        self.recent_returns = np.full((count, self.scheme.recent_episodes), np.nan)
+        self.rhythm = self.scheme.rhythm()
+        self.recent_returns = np.full((count, self.scheme.num_recent), np.nan)
         self.time_step = 0
         self.total_steps = 0
         self.updates = 0
+        self.total_updates = 0
+        """Updates of all learners together."""
+        self.backlog = 0
+        self.backlog_done = 0
         self.seconds = 0.0
         self.stop_requested = False
         self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
@@ -108,11 +115,6 @@ class Training:
             }
         )
 
-    @property
-    def total_updates(self) -> int:
-        """Updates of all learners together."""
-        return self.updates * self.scheme.num_trained
-
     # ------------------------------------------------------------------ one time step
 
     def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
@@ -122,28 +124,39 @@ class Training:
             self.collector.start()
         while self.total_steps < until and not self.stop_requested:
             try:
-                self._step()
-                self.seconds = before + time.perf_counter() - started
-                self._record(last=self.total_steps >= until)
+                if self.backlog_done < self.backlog:
+                    self._update()
+                else:
+                    previous = self._step(until)
+                    self.seconds = before + time.perf_counter() - started
+                    self._record(previous, last=self.total_steps >= until)
             except TrainingStopped as error:
                 raise TrainingStopped(f"at total step {self.total_steps}: {error}") from error
             if callback is not None and callback(self) is False:
                 break
         self.seconds = before + time.perf_counter() - started
 
-    def _step(self) -> None:
+    def _step(self, until: int) -> int:
+        """One time step and what is due after it; how many total steps there were before."""
+        previous = self.total_steps
+        due = self._collect(until)
+        self.backlog, self.backlog_done = due.backlog, 0
+        for _ in range(due.updates):
+            self._update()
+        if due.review:
+            self._review()
+        return previous
+
+    def _collect(self, until: int) -> Due:
         self.time_step += 1
-        rows, episodes = self.collector.step(self._actions())
+        active = self.rhythm.active(until - self.total_steps)
+        rows, episodes = self.collector.step(self._actions(), active)
         self.replay.add(rows)
         self.total_steps += len(rows)
         for episode in episodes:
             self._remember(episode)
-        if self.time_step <= self.scheme.initial_steps:
-            return
-        for _ in range(self.scheme.num_updates):
-            self._update()
-        if self.time_step % self.scheme.review_period == 0:
-            self._review()
+        ended = [episode.learner for episode in episodes]
+        return self.rhythm.after(self.time_step, active, ended)
 
     def _actions(self) -> np.ndarray:
         if self.time_step <= self.scheme.random_steps:
@@ -165,16 +178,18 @@ class Training:
 
     def _update(self) -> None:
         self.updates += 1
+        with_policy = self.scheme.with_policy(self.updates, self.backlog_done, self.backlog)
+        count = self.scheme.num_batches(with_policy)
         draw = keys.generator(self.options.seed, "replay", self.updates)
-        batch_size = self.config.algorithm.batch_size
-        rows = self.replay.sample(draw, (self.scheme.num_trained, batch_size))
-        with_policy = self.updates % self.config.algorithm.policy_period == 0
+        rows = self.replay.sample(draw, (count, self.config.algorithm.batch_size))
         fields = self.state._asdict()
         fixed = {name: fields.pop(name) for name in self.scheme.fixed}
         moved, metrics = self._learn(
             fields, fixed, rows, self._learn_key, np.int32(self.updates), with_policy
         )
         self.state = self.state._replace(**moved)
+        self.total_updates += count
+        self.backlog_done += 1
         # The device is at work now: meanwhile look at what the update before this one gave.
         self._absorb_metrics()
         self._unread = (with_policy, metrics)
@@ -200,25 +215,22 @@ class Training:
 
     # ------------------------------------------------------------------ records
 
-    def _due(self, period: int) -> bool:
-        """Whether the last time step crossed a multiple of `period` total steps."""
-        before = self.total_steps - self.scheme.num_envs
-        return period > 0 and self.total_steps // period > before // period
+    def _record(self, previous: int, last: bool) -> None:
+        """Write what is due by the multiples of its period that the last time step crossed."""
 
-    def _record(self, last: bool) -> None:
-        if last or self._due(self.options.log_period) or self._due(self.options.checkpoint_period):
+        def due(period: int) -> bool:
+            return period > 0 and (last or self.total_steps // period > previous // period)
+
+        log, options = due(self.options.log_period), self.options
+        if log or due(options.checkpoint_period):
             self._absorb_metrics()
-        evaluating = self.options.evaluation_period > 0
-        if self._due(self.options.evaluation_period) or (last and evaluating):
+        if due(options.evaluation_period):
             self.evaluate()
-        if self.folder is None:
-            if self._due(self.options.log_period):
-                self._window = MetricsWindow()
-            return
-        if self._due(self.options.log_period) or last:
-            self.folder.append("metrics", self._metrics_row())
+        if log:
+            if self.folder is not None:
+                self.folder.append("metrics", self._metrics_row())
             self._window = MetricsWindow()
-        if self._due(self.options.checkpoint_period) or last:
+        if self.folder is not None and (last or due(options.checkpoint_period)):
             self.checkpoint()
 
     def _metrics_row(self) -> dict[str, Any]:
@@ -284,6 +296,7 @@ class Training:
             arrays={
                 **{f"state/{name}": np.asarray(leaf) for name, leaf in state.items()},
                 **{f"collector/{name}": array for name, array in arrays.items()},
+                **{f"rhythm/{name}": array for name, array in self.rhythm.snapshot().items()},
                 "recent_returns": self.recent_returns,
             },
             environments=environments,
@@ -291,6 +304,8 @@ class Training:
                 "time_step": self.time_step,
                 "total_steps": self.total_steps,
                 "updates": self.updates,
+                "total_updates": self.total_updates,
+                "backlog": [self.backlog_done, self.backlog],
                 "seconds": self.seconds,
                 "window": self._window.to_json(),
                 "positions": self.folder.positions() if self.folder is not None else {},
@@ -312,7 +327,7 @@ class Training:
 
     def resume(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot whose replay rows have been put back already."""
-        groups: dict[str, dict[str, np.ndarray]] = {"state": {}, "collector": {}}
+        groups: dict[str, dict[str, np.ndarray]] = {"state": {}, "collector": {}, "rhythm": {}}
         for name, array in snapshot.arrays.items():
             if "/" in name:
                 group, rest = name.split("/", 1)
@@ -323,6 +338,9 @@ class Training:
         counters = snapshot.counters
         self.time_step, self.total_steps = counters["time_step"], counters["total_steps"]
         self.updates, self.seconds = counters["updates"], counters["seconds"]
+        self.total_updates = counters["total_updates"]
+        self.backlog_done, self.backlog = counters["backlog"]
+        self.rhythm.resume(groups["rhythm"])
         self._window = MetricsWindow.from_json(counters["window"])
         self._positions = counters["positions"]
         if self.time_step > 0:

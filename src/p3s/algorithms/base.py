@@ -22,6 +22,8 @@ class Algorithm:
 
     name: ClassVar[str]
     actions: ClassVar[Literal["continuous", "discrete"]]
+    has_own_policy: ClassVar[bool] = True
+    """Whether it has a policy beside its value functions; in DQN the one is the other."""
 
     batch_size: int = 100
     """Transitions in a minibatch (B)."""
@@ -49,6 +51,10 @@ class Algorithm:
     ) -> tuple[Learner, Metrics]:
         """One gradient step of the policy on the augmented loss (eq. 1), then of the targets."""
         raise NotImplementedError
+
+    def follow_targets(self, learner: Learner) -> Learner:
+        """Move the targets that follow at policy steps; others follow in `value_step`."""
+        return learner
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         """D(policy, other) at each observation of a batch, (batch,)."""

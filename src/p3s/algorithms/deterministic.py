@@ -137,15 +137,16 @@ class DeterministicActorCritic(OffPolicy):
         )
         extra = learner.extra
         policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        rate = self.target_rate
-        extra = {
-            **extra,
-            "policy_optimizer": state,
-            "target_policy": follow(extra["target_policy"], policy, rate),
+        learner = Learner(policy, learner.value, {**extra, "policy_optimizer": state})
+        return self.follow_targets(learner), {"policy_loss": loss, "guide_distance": distance}
+
+    def follow_targets(self, learner: Learner) -> Learner:
+        extra, rate = learner.extra, self.target_rate
+        targets = {
+            "target_policy": follow(extra["target_policy"], learner.policy, rate),
             "target_value": follow(extra["target_value"], learner.value, rate),
         }
-        metrics = {"policy_loss": loss, "guide_distance": distance}
-        return Learner(policy, learner.value, extra), metrics
+        return learner._replace(extra={**extra, **targets})
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         return squared_distance(

@@ -89,6 +89,7 @@ class DQN(OffPolicy):
 
     name: ClassVar[str] = "dqn"
     actions: ClassVar[Literal["continuous", "discrete"]] = "discrete"
+    has_own_policy: ClassVar[bool] = False
 
     hidden_sizes: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers of the Q network."""

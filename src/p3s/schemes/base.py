@@ -4,6 +4,9 @@ A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its 
 NamedTuple of arrays; `stacked` names the fields with a leading learner axis, `fixed` those that
 only the chief changes, so that learning need not carry them through. `extra_champions` names
 policies that are evaluated beside the learners' own without counting for the score.
+
+    StepScheme      N learners act and learn at every step       `sharing.py` is the plainest
+    EpisodeScheme   whole episodes, then the chief, then learning  `cem.py`, `erl.py`
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from p3s import chief
 from p3s.algorithms import Algorithm
 from p3s.learners import act, init_learners, pick, update_learners
+from p3s.rhythm import EveryStep, Rhythm, WholeEpisodes
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -29,7 +33,7 @@ class PopulationState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Scheme:
-    """Base of all schemes: N learners that share one replay and take turns in nothing."""
+    """Base of all schemes."""
 
     name: ClassVar[str]
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
@@ -40,31 +44,25 @@ class Scheme:
     algorithm: Algorithm
     num_learners: int = 4
     """Learners, each with its own environment copy (N)."""
-    review_period: int = 250
-    """Own steps of a learner between two looks of the chief (M)."""
-    recent_episodes: int = 10
-    """Training returns that the chief looks at, per learner (E_r)."""
-    updates_per_step: int | Literal["N"] = 1
-    """Updates of each learner per own environment step: 1 (paper); N, as many as there are
-    learners (authors)."""
     initial_steps: int = 250
     """Own steps before the first update (T_initial)."""
-    random_until: Literal["initial_steps", "next_thousand"] = "initial_steps"
-    """Actions are uniformly random until T_initial (paper), or until the next multiple of 1000
-    own steps after it (authors)."""
-    learners_start: Literal["identical", "independent"] = "identical"
-    """All learners start with the same parameters (paper), or each with its own (authors)."""
 
     def problem(self) -> str | None:
         """What is wrong with the field values, or None."""
-        for field in ("num_learners", "review_period", "recent_episodes"):
-            if getattr(self, field) < 1:
-                return f"{field} must be at least 1, not {getattr(self, field)}"
-        if self.updates_per_step != "N" and self.updates_per_step < 1:
-            return f"updates_per_step must be at least 1 or N, not {self.updates_per_step}"
+        if self.num_learners < 1:
+            return f"num_learners must be at least 1, not {self.num_learners}"
         if self.initial_steps < 0:
             return f"initial_steps must be at least 0, not {self.initial_steps}"
         return self.algorithm.problem()
+
+    def rhythm(self) -> Rhythm:
+        """The clock that says who acts when, and when learning and the chief are due."""
+        raise NotImplementedError
+
+    @property
+    def num_recent(self) -> int:
+        """Training returns that are kept for the chief, per environment copy."""
+        raise NotImplementedError
 
     @property
     def num_envs(self) -> int:
@@ -77,25 +75,21 @@ class Scheme:
         return self.num_learners
 
     @property
-    def num_updates(self) -> int:
-        """Updates of each learner after one step of each."""
-        return self.num_learners if self.updates_per_step == "N" else self.updates_per_step
-
-    @property
     def random_steps(self) -> int:
         """Own steps with uniformly random actions."""
-        if self.random_until == "next_thousand":
-            return 1000 * -(-self.initial_steps // 1000)
-        return self.initial_steps
+        return 0
+
+    def with_policy(self, update: int, position: int, backlog: int) -> bool:
+        """Whether an update includes a policy step: by its number, and its place in a backlog."""
+        return update % self.algorithm.policy_period == 0
+
+    def num_batches(self, with_policy: bool) -> int:
+        """Minibatches that an update takes, which is also how many learner-updates it counts."""
+        return self.num_trained
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Any:
         """The state at the start of a run."""
-        return PopulationState(self.init_learners(key, spec))
-
-    def init_learners(self, key: jax.Array, spec: EnvSpec) -> Learner:
-        """The stacked learners at the start of a run."""
-        identical = self.learners_start == "identical"
-        return init_learners(self.algorithm, key, spec, self.num_trained, identical)
+        raise NotImplementedError
 
     def policies(self, state: Any) -> Params:
         """The policies that act, stacked in the order of the environment copies."""
@@ -140,3 +134,99 @@ class Scheme:
     ) -> tuple[Any, dict[str, Any]]:
         """The chief's work at the end of a period, and what to write into the lineage."""
         return state, {"best": self.best(recent_returns)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepScheme(Scheme):
+    """Base of the schemes in which N learners share one replay and learn at every step."""
+
+    review_period: int = 250
+    """Own steps of a learner between two looks of the chief (M)."""
+    recent_episodes: int = 10
+    """Training returns that the chief looks at, per learner (E_r)."""
+    updates_per_step: int | Literal["N"] = 1
+    """Updates of each learner per own environment step: 1 (paper); N, as many as there are
+    learners (authors)."""
+    random_until: Literal["initial_steps", "next_thousand"] = "initial_steps"
+    """Actions are uniformly random until T_initial (paper), or until the next multiple of 1000
+    own steps after it (authors)."""
+    learners_start: Literal["identical", "independent"] = "identical"
+    """All learners start with the same parameters (paper), or each with its own (authors)."""
+
+    def problem(self) -> str | None:
+        for field in ("review_period", "recent_episodes"):
+            if getattr(self, field) < 1:
+                return f"{field} must be at least 1, not {getattr(self, field)}"
+        if self.updates_per_step != "N" and self.updates_per_step < 1:
+            return f"updates_per_step must be at least 1 or N, not {self.updates_per_step}"
+        return super().problem()
+
+    def rhythm(self) -> Rhythm:
+        return EveryStep(self.num_envs, self.initial_steps, self.num_updates, self.review_period)
+
+    @property
+    def num_recent(self) -> int:
+        return self.recent_episodes
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of each learner after one step of each."""
+        return self.num_learners if self.updates_per_step == "N" else self.updates_per_step
+
+    @property
+    def random_steps(self) -> int:
+        if self.random_until == "next_thousand":
+            return 1000 * -(-self.initial_steps // 1000)
+        return self.initial_steps
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> Any:
+        return PopulationState(self.init_learners(key, spec))
+
+    def init_learners(self, key: jax.Array, spec: EnvSpec) -> Learner:
+        """The stacked learners at the start of a run."""
+        identical = self.learners_start == "identical"
+        return init_learners(self.algorithm, key, spec, self.num_trained, identical)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeScheme(Scheme):
+    """Base of the schemes that evolve policies by the returns of whole episodes."""
+
+    num_learners: int = 10
+    """Policies in the population, each with its own environment copy (N)."""
+    episodes_per_round: int = 1
+    """Noiseless episodes by which a policy is judged, in every round."""
+
+    def problem(self) -> str | None:
+        if self.num_learners < 2:
+            return f"scheme {self.name} needs a population of two at least, not {self.num_learners}"
+        if self.episodes_per_round < 1:
+            return f"episodes_per_round must be at least 1, not {self.episodes_per_round}"
+        if not self.algorithm.has_own_policy:
+            return (
+                f"scheme {self.name} evolves policies beside a value function, and "
+                f"{self.algorithm.name} has no policy of its own: see 'p3s algorithms'"
+            )
+        return super().problem()
+
+    def rhythm(self) -> Rhythm:
+        before = self.initial_steps * self.num_envs
+        return WholeEpisodes(self.round_episodes, before, self.updates_per_step)
+
+    @property
+    def round_episodes(self) -> np.ndarray:
+        """Episodes of a round, for each environment copy."""
+        return np.full(self.num_envs, self.episodes_per_round)
+
+    @property
+    def num_recent(self) -> int:
+        return self.episodes_per_round
+
+    @property
+    def updates_per_step(self) -> int:
+        """Updates for every environment step of the round before."""
+        return 1
+
+    def best(self, recent_returns: np.ndarray) -> int | None:
+        """The first champion is the one that the run is judged by."""
+        return None if np.isnan(recent_returns).all() else 0

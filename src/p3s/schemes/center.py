@@ -21,7 +21,7 @@ import optax
 
 from p3s.algorithms import Algorithm
 from p3s.learners import distances, pick, update_learners
-from p3s.schemes.base import Scheme
+from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -41,7 +41,7 @@ def center_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Center(Scheme):
+class Center(StepScheme):
     """All learners are pulled to a centre policy that follows them."""
 
     name: ClassVar[str] = "center"

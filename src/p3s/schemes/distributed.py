@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s.schemes.base import Scheme
+from p3s.schemes.base import StepScheme
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distributed(Scheme):
+class Distributed(StepScheme):
     """One learner acts in N environment copies."""
 
     name: ClassVar[str] = "distributed"

@@ -28,7 +28,7 @@ import numpy as np
 
 from p3s import chief
 from p3s.learners import distances, pairwise_distances, pick, update_learners
-from p3s.schemes.base import Scheme
+from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 NOBODY = -1
@@ -50,7 +50,7 @@ class P3SState(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class P3S(Scheme):
+class P3S(StepScheme):
     """The best learner guides the others softly, and the pull adapts."""
 
     name: ClassVar[str] = "p3s"

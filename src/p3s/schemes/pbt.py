@@ -21,7 +21,7 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.learners import act, update_learners
-from p3s.schemes.base import Scheme
+from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Learner, Metrics, Transition
 
 
@@ -51,7 +51,7 @@ def exploit(means: np.ndarray, quantile: float, draw: np.random.Generator) -> li
 
 
 @dataclass(frozen=True, kw_only=True)
-class PBT(Scheme):
+class PBT(StepScheme):
     """The worst learners take over the best ones' weights and perturbed hyper-parameters."""
 
     name: ClassVar[str] = "pbt"

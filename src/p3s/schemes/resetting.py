@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s.learners import pick
-from p3s.schemes.base import PopulationState, Scheme
+from p3s.schemes.base import PopulationState, StepScheme
 
 _FOLLOWING = {
     "policy": (),
@@ -29,7 +29,7 @@ _FOLLOWING = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resetting(Scheme):
+class Resetting(StepScheme):
     """The best policy is copied to all other learners now and then."""
 
     name: ClassVar[str] = "resetting"

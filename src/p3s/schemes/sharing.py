@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from p3s.schemes.base import Scheme
+from p3s.schemes.base import StepScheme
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharing(Scheme):
+class Sharing(StepScheme):
     """N learners share one replay and nothing else."""
 
     name: ClassVar[str] = "sharing"

@@ -1,0 +1,99 @@
+"""When who acts, and what is due after a step: the clock of a scheme, on the host.
+
+EveryStep       all copies step together; updates follow every step; a review every M own steps
+WholeEpisodes   a round: every copy plays its episodes and waits for the others; then a review,
+                and updates for the steps that the round took, before the next round begins
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class Due(NamedTuple):
+    """What follows a step, in this order; the backlog is worked off before the next step."""
+
+    updates: int = 0
+    review: bool = False
+    backlog: int = 0
+
+
+class Rhythm(Protocol):
+    """What the training loop asks after every step."""
+
+    def active(self, steps_left: int) -> np.ndarray:
+        """The environment copies that step now, if so many total steps are left."""
+        ...
+
+    def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
+        """What is due after these copies stepped and those of them ended an episode."""
+        ...
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays from which `resume` goes on."""
+        ...
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a snapshot."""
+        ...
+
+
+class EveryStep:
+    """All copies step together, and learning follows every step."""
+
+    def __init__(self, num_envs: int, initial_steps: int, updates: int, review_period: int) -> None:
+        self._all = np.arange(num_envs)
+        self._initial_steps, self._updates = initial_steps, updates
+        self._review_period = review_period
+
+    def active(self, steps_left: int) -> np.ndarray:
+        return self._all
+
+    def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
+        if time_step <= self._initial_steps:
+            return Due()
+        return Due(self._updates, time_step % self._review_period == 0)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        pass
+
+
+class WholeEpisodes:
+    """Every copy plays its episodes of a round and waits; then the chief's work and learning."""
+
+    def __init__(
+        self, episodes: np.ndarray, initial_total_steps: int, updates_per_step: int
+    ) -> None:
+        self._episodes = episodes
+        self._initial_total_steps, self._updates_per_step = initial_total_steps, updates_per_step
+        self.episodes_left = episodes.copy()
+        self.round_steps = 0
+        self.total_steps = 0
+
+    def active(self, steps_left: int) -> np.ndarray:
+        return np.flatnonzero(self.episodes_left)[:steps_left]
+
+    def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
+        self.round_steps += len(stepped)
+        self.total_steps += len(stepped)
+        self.episodes_left[ended] -= 1
+        if self.episodes_left.any():
+            return Due()
+        trains = self.total_steps > self._initial_total_steps
+        backlog = self.round_steps * self._updates_per_step if trains else 0
+        self.episodes_left[:] = self._episodes
+        self.round_steps = 0
+        return Due(review=True, backlog=backlog)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        counts = np.array([self.round_steps, self.total_steps])
+        return {"episodes_left": self.episodes_left, "counts": counts}
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        self.episodes_left = arrays["episodes_left"].copy()
+        self.round_steps, self.total_steps = (int(count) for count in arrays["counts"])
