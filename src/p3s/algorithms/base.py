@@ -21,14 +21,11 @@ class Algorithm:
     """Base of all algorithms; see `td3.py` for one."""
 
     name: ClassVar[str]
-    actions: ClassVar[Literal["continuous", "discrete"]]
+    actions: ClassVar[Literal["continuous", "discrete", "both"]]
     has_own_policy: ClassVar[bool] = True
     """Whether it has a policy beside its value functions; in DQN the one is the other."""
-
-    batch_size: int = 100
-    """Transitions in a minibatch (B)."""
-    policy_period: int = 2
-    """Value updates per policy update (d in Appendix G)."""
+    on_policy: ClassVar[bool] = False
+    """Whether it learns from rollouts of its own (`on_policy.py`) instead of a replay."""
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         """A new learner with random parameters."""
@@ -83,8 +80,4 @@ class Algorithm:
 
     def problem(self) -> str | None:
         """What is wrong with the field values, or None."""
-        if self.batch_size < 1:
-            return f"batch_size must be at least 1, not {self.batch_size}"
-        if self.policy_period < 1:
-            return f"policy_period must be at least 1, not {self.policy_period}"
         return None

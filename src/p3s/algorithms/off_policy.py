@@ -20,6 +20,10 @@ from p3s.types import EnvSpec, Params, Transition
 class OffPolicy(Algorithm):
     """Base of the algorithms that learn from a replay; `td3.py` and `dqn.py` are two."""
 
+    batch_size: int = 100
+    """Transitions in a minibatch (B)."""
+    policy_period: int = 2
+    """Value updates per policy update (d in Appendix G)."""
     hidden_sizes: tuple[int, ...] = (256, 256)
     """Widths of the hidden layers of policy and value networks."""
     learning_rate: float = 3e-4
@@ -32,6 +36,9 @@ class OffPolicy(Algorithm):
     """Of weights: U(±1/√fan_in) (paper's TD3), or Xavier with zero biases (authors)."""
 
     def problem(self) -> str | None:
+        for field in ("batch_size", "policy_period"):
+            if getattr(self, field) < 1:
+                return f"{field} must be at least 1, not {getattr(self, field)}"
         if any(size < 1 for size in self.hidden_sizes):
             return f"hidden_sizes must be at least 1 each, not {self.hidden_sizes}"
         if self.learning_rate <= 0:
