@@ -57,9 +57,7 @@ def value_inputs(policy: Params, observation: jax.Array, step: jax.Array) -> jax
     """[observation, mean and std of the action, t / 10, 1], (rows, ...)."""
     mean, log_std = policy_gaussian(policy, observation)
     time = step[:, None].astype(jnp.float32) / 10.0
-    return jnp.concatenate(
-        [observation, mean, jnp.exp(log_std), time, jnp.ones_like(time)], axis=1
-    )
+    return jnp.concatenate([observation, mean, jnp.exp(log_std), time, jnp.ones_like(time)], axis=1)
 
 
 def value_of(value: Layers, inputs: jax.Array) -> jax.Array:

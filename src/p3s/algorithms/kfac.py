@@ -144,7 +144,9 @@ class KFAC:
         """New layers and state; weights: of each row of the traces, with sum 1."""
         batch = [estimate(layer, weights) for layer in traces]
         kept = jnp.where(state.count == 0, 0.0, self.statistics_decay)
-        factors = jax.tree.map(lambda old, new: kept * old + (1.0 - kept) * new, state.factors, batch)
+        factors = jax.tree.map(
+            lambda old, new: kept * old + (1.0 - kept) * new, state.factors, batch
+        )
         direction = [
             precondition(factor, layer, self.damping)
             for factor, layer in zip(factors, gradient, strict=True)
@@ -152,8 +154,9 @@ class KFAC:
         scale = trust(direction, gradient, learning_rate, self.clip_kl)
         cold = state.count < self.cold_iterations
         velocity = jax.tree.map(
-            lambda before, ours, plain: self.momentum * before
-            + jnp.where(cold, plain, scale * ours),
+            lambda before, ours, plain: (
+                self.momentum * before + jnp.where(cold, plain, scale * ours)
+            ),
             state.velocity,
             direction,
             gradient,

@@ -225,9 +225,7 @@ class PPO(OnPolicy):
             steps = steps._replace(reward=reward)
         value = value_of(learner.value, steps.observation)
         next_value = value_of(learner.value, steps.next_observation)
-        advantage = advantages(
-            steps, ended, value, next_value, self.discount, self.trace_decay
-        )
+        advantage = advantages(steps, ended, value, next_value, self.discount, self.trace_decay)
         log_p = log_probability(learner.policy, steps.observation, steps.action)
         samples = Samples(
             steps.observation, steps.action, log_p, value, advantage, advantage + value
