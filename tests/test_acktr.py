@@ -11,9 +11,8 @@ import pytest
 
 from p3s.algorithms import acktr
 from p3s.algorithms.acktr import ACKTR
-from p3s.algorithms.on_policy import Rollout
 from p3s.algorithms.squashed_gaussian import gaussian_kl
-from p3s.types import EnvSpec, Transition
+from p3s.types import EnvSpec, Rollout, Transition
 
 from .test_algorithms_losses import check_loss
 from .test_ppo import floats, hand_worked, numpy_tanh_mlp

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from p3s.algorithms.on_policy import Rollout, advantages
+from p3s.algorithms.on_policy import advantages
 from p3s.algorithms.ppo import (
     PPO,
     ReturnMoments,
@@ -17,7 +17,7 @@ from p3s.algorithms.ppo import (
     scale_rewards,
     total_loss,
 )
-from p3s.types import EnvSpec, Transition
+from p3s.types import EnvSpec, Rollout, Transition
 
 from .test_algorithms_losses import check_loss, log_softmax
 

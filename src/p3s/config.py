@@ -17,6 +17,7 @@ from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
 from p3s.presets import PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
+from p3s.schemes.on_policy import OnPolicySingle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,8 @@ class Config:
     def check(self) -> None:
         """Raise UserError for a value that makes no sense."""
         problem = self.options.problem() or self.scheme.problem()
+        if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
+            problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
         if problem is not None:
             raise UserError(problem)
 
@@ -86,7 +89,9 @@ class Config:
         """The configuration that `to_json` wrote."""
         algorithm = build(ALGORITHMS, "algorithm", record["algorithm"], record["algorithm_fields"])
         fields = {**record["scheme_fields"], "algorithm": algorithm}
-        scheme = build(SCHEMES, "scheme", record["scheme"], fields)
+        name = record["scheme"]
+        known = {**SCHEMES, name: scheme_class(name, record["algorithm"])}
+        scheme = build(known, "scheme", name, fields)
         env = record["environment"]
         options = {option.name: record[option.name] for option in dataclasses.fields(RunOptions)}
         return cls(
@@ -119,6 +124,20 @@ def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]
     return registry[name](**clean)
 
 
+def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
+    """The class of a scheme with this algorithm; UserError if the two do not go together."""
+    if scheme not in SCHEMES:
+        raise unknown("scheme", scheme, SCHEMES)
+    if not ALGORITHMS[algorithm].on_policy:
+        return SCHEMES[scheme]
+    if scheme != OnPolicySingle.name:
+        raise UserError(
+            f"{algorithm} learns from its own latest steps only and has no place in scheme "
+            f"{scheme}: choose --scheme {OnPolicySingle.name}"
+        )
+    return OnPolicySingle
+
+
 def resolve(
     env: str | EnvName | None,
     scheme: str = "p3s",
@@ -137,16 +156,17 @@ def resolve(
         if name not in registry:
             raise unknown(kind, name, registry)
     name = parse_name(env, delay) if isinstance(env, str) else env
-    groups = (RunOptions, SCHEMES[scheme], ALGORITHMS[algorithm])
+    scheme_type = scheme_class(scheme, algorithm)
+    groups = (RunOptions, scheme_type, ALGORITHMS[algorithm])
     known = [{f.name for f in dataclasses.fields(group)} - {"algorithm"} for group in groups]
     for key in fields:
         if not any(key in names for names in known):
             raise unknown("field", key, set().union(*known))
-    num_learners = fields.get("num_learners", SCHEMES[scheme].num_learners)
+    num_learners = fields.get("num_learners", scheme_type.num_learners)
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
     given = {**preset_fields(preset, scheme, name, max(num_learners, 1)), **fields}
     options, scheme_values, algorithm_values = (
         {key: value for key, value in given.items() if key in names} for names in known
     )
-    built = SCHEMES[scheme](algorithm=ALGORITHMS[algorithm](**algorithm_values), **scheme_values)
+    built = scheme_type(algorithm=ALGORITHMS[algorithm](**algorithm_values), **scheme_values)
     return Config(name, built, preset, RunOptions(**options))

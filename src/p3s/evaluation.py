@@ -3,6 +3,9 @@
     every R_eval total steps, each learner plays 10 noiseless episodes;
     the score is the maximum over learners of their mean returns
 
+On-policy algorithms are judged by their stochastic policies, as in the paper; the noiseless
+returns stand beside.
+
 A maximum over N is biased upwards, so every return is kept, and the learner that the chief would
 pick plays again on fresh episodes. All episodes of all learners go on together: one batched
 policy call a step.
@@ -22,6 +25,7 @@ from p3s import keys
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.errors import UserError
+from p3s.normalisation import Scaling, normalise
 from p3s.types import Params
 
 
@@ -31,14 +35,30 @@ class Evaluator:
     def __init__(self, make: Callable[[], Adapter], algorithm: Algorithm, seed: int) -> None:
         self._make, self._seed = make, seed
         self._envs: list[Adapter] = []
-        act = partial(algorithm.act, explore=False)
-        # policies (group,), observations (group, episode, size)
-        self._act = jax.jit(jax.vmap(act, in_axes=(0, 0, None)))
+        self._stochastic = algorithm.on_policy
 
-    def play(self, policies: Params, groups: list[int], episodes: int, step: int) -> np.ndarray:
+        def act(policies: Params, observations: jax.Array, key: jax.Array, explore: bool):
+            """policies (group,), observations (group, episode, size)."""
+            group_keys = keys.per_learner(key, len(observations))
+            return jax.vmap(partial(algorithm.act, explore=explore))(
+                policies, observations, group_keys
+            )
+
+        self._act = jax.jit(act, static_argnames="explore")
+
+    def play(
+        self,
+        policies: Params,
+        groups: list[int],
+        episodes: int,
+        step: int,
+        scaling: Scaling | None = None,
+        explore: bool = False,
+    ) -> np.ndarray:
         """Returns of every stacked policy, (groups, episodes).
 
         The seed of an episode depends on run seed, step, group and episode only.
+        scaling: what observations are normalised by; explore: with the policies' own noise.
         """
         count = len(groups) * episodes
         while len(self._envs) < count:
@@ -54,10 +74,13 @@ class Evaluator:
         )
         playing = list(range(count))
         policies = jax.device_put(policies, jax.local_devices()[0])
-        key = keys.key(self._seed, "evaluation")
+        time, noise = 0, keys.key(self._seed, "evaluation_noise", step)
         while playing:
             shape = (len(groups), episodes, observations.shape[-1])
-            actions = np.asarray(self._act(policies, observations.reshape(shape), key))
+            seen = normalise(observations, scaling).reshape(shape)
+            time += 1
+            key = jax.random.fold_in(noise, time) if explore else noise
+            actions = np.asarray(self._act(policies, seen, key, explore=explore))
             actions = actions.reshape(count, *actions.shape[2:])
             still = []
             for index in playing:
@@ -80,6 +103,7 @@ class Evaluator:
         picked: int | None,
         episodes: int,
         step: int,
+        scaling: Scaling | None = None,
     ) -> dict[str, Any]:
         """One row of evaluations.jsonl, without counters and times.
 
@@ -93,9 +117,16 @@ class Evaluator:
             policies = jax.tree.map(
                 lambda leaf: jnp.concatenate([leaf, leaf[picked][None]]), champions
             )
-        returns = self.play(policies, groups, episodes, step)
+        returns = self.play(policies, groups, episodes, step, scaling, self._stochastic)
         learners = count - len(extras)
         means = returns[:learners].mean(axis=1)
+        beside: dict[str, Any] = {}
+        if self._stochastic:
+            noiseless = self.play(champions, groups[:count], episodes, step, scaling)
+            beside = {
+                "deterministic_returns": noiseless.tolist(),
+                "deterministic_score": float(noiseless.mean(axis=1).max()),
+            }
         return {
             "learner_returns": returns[:learners].tolist(),
             "score": float(means.max()),
@@ -106,6 +137,7 @@ class Evaluator:
                 f"{name}_returns": returns[learners + index].tolist()
                 for index, name in enumerate(extras)
             },
+            **beside,
         }
 
     def close(self) -> None:

@@ -19,10 +19,12 @@ from safetensors.numpy import save
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config import build, field_values
 from p3s.errors import UserError
+from p3s.normalisation import Scaling, identity_scaling, normalise
 from p3s.records import write_bytes
 from p3s.types import EnvSpec, Params
 
 FORMAT = "p3s-policy-1"
+SCALING = "normalisation"
 
 
 def flatten_names(tree: Params) -> dict[str, Any]:
@@ -52,9 +54,16 @@ class Policy:
     """A policy that can be asked for actions in the environment's own range."""
 
     def __init__(
-        self, algorithm: Algorithm, params: Params, spec: EnvSpec, about: dict[str, Any]
+        self,
+        algorithm: Algorithm,
+        params: Params,
+        spec: EnvSpec,
+        about: dict[str, Any],
+        scaling: Scaling | None = None,
     ) -> None:
         self.algorithm, self.params, self.spec, self.about = algorithm, params, spec, about
+        self.scaling = scaling
+        """What observations are normalised by, if the algorithm normalises them."""
         self._act = {
             explore: jax.jit(partial(algorithm.act, explore=explore)) for explore in (False, True)
         }
@@ -91,11 +100,14 @@ class Policy:
         """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these."""
         self._num_calls += 1
         key = jax.random.key(self._num_calls)
-        return np.asarray(self._act[not deterministic](self.params, observation, key))
+        seen = normalise(observation, self.scaling)
+        return np.asarray(self._act[not deterministic](self.params, seen, key))
 
     def save(self, path: str | Path) -> None:
         """Write the policy as one file."""
         arrays = {name: np.asarray(leaf) for name, leaf in flatten_names(self.params).items()}
+        if self.scaling is not None:
+            arrays |= {f"{SCALING}/{name}": leaf for name, leaf in self.scaling._asdict().items()}
         description = {
             "format": FORMAT,
             "algorithm": self.algorithm.name,
@@ -124,8 +136,13 @@ class Policy:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is damaged: its description does not fit ({error})") from error
         description.pop("format")
+        scaling = None
+        if algorithm.normalise_observations:
+            names = [name for name in arrays if name.startswith(f"{SCALING}/")]
+            found = {name.removeprefix(f"{SCALING}/"): arrays.pop(name) for name in names}
+            scaling = unflatten_names(identity_scaling(spec), found, f"{path}: {SCALING}")
         params = unflatten_names(template, arrays, str(path))
-        return cls(algorithm, params, spec, description)
+        return cls(algorithm, params, spec, description, scaling)
 
 
 def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

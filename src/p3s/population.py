@@ -162,8 +162,12 @@ def evaluate(
     episodes: int = 10,
     seed: int = 0,
     delay: Delay | None = None,
+    deterministic: bool = True,
 ) -> np.ndarray:
-    """Returns of noiseless episodes, (episodes,); on the policy's own environment by default."""
+    """Returns of noiseless episodes, (episodes,); on the policy's own environment by default.
+
+    deterministic: False plays with the policy's own noise.
+    """
     if isinstance(policy, Population):
         policy = policy.policy
     if episodes < 1:
@@ -175,6 +179,6 @@ def evaluate(
     example.close()
     evaluator = Evaluator(make, policy.algorithm, seed)
     stacked = jax.tree.map(lambda leaf: leaf[None], policy.params)
-    returns = evaluator.play(stacked, [0], episodes, step=0)[0]
+    returns = evaluator.play(stacked, [0], episodes, 0, policy.scaling, not deterministic)[0]
     evaluator.close()
     return returns

@@ -17,6 +17,7 @@ draws what the uninterrupted one would have drawn.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,6 +28,8 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.algorithms import ALGORITHMS
+from p3s.algorithms.off_policy import OffPolicy
+from p3s.algorithms.on_policy import OnPolicy
 from p3s.checkpoint import Checkpoints, Snapshot
 from p3s.collect import Collector, Episode
 from p3s.config import Config
@@ -35,11 +38,13 @@ from p3s.errors import TrainingStopped, UserError
 from p3s.evaluation import Evaluator
 from p3s.learners import learner_mesh, pick, place
 from p3s.metrics import MetricsWindow
+from p3s.normalisation import RunningMoments, Scaling, normalise
 from p3s.policy import Policy, flatten_names, unflatten_names
 from p3s.records import RunFolder
 from p3s.replay import Replay, check_memory
 from p3s.rhythm import Due
-from p3s.types import unpack
+from p3s.rollouts import RolloutRows, unpack_rollout
+from p3s.types import EnvSpec, unpack
 
 
 class Training:
@@ -53,12 +58,16 @@ class Training:
         example = make()
         self.spec = example.env_spec
         _check_actions(config, example)
-        self.memory_note = check_memory(self.options.buffer_size, self.spec)
+        capacity = 0 if config.algorithm.on_policy else self.options.buffer_size
+        self.memory_note = check_memory(capacity, self.spec)
         self.about_actions = _describe_actions(example)
         example.close()
         seed, count = self.options.seed, self.scheme.num_envs
         self.collector = Collector(make, count, seed)
-        self.replay = Replay(self.options.buffer_size, self.spec)
+        self.replay = Replay(capacity, self.spec)
+        self.rollout = _rollout_rows(config, self.spec)
+        normalised = config.algorithm.normalise_observations
+        self.moments = RunningMoments(self.spec) if normalised else None
         self.evaluator = Evaluator(make, config.algorithm, seed)
         self.rhythm = self.scheme.rhythm()
         self.recent_returns = np.full((count, self.scheme.num_recent), np.nan)
@@ -84,6 +93,7 @@ class Training:
 
     def _compile(self) -> None:
         scheme, spec = self.scheme, self.spec
+        unpack_rows = unpack if self.rollout is None else unpack_rollout
         self._learn_key = keys.key(self.options.seed, "learn")
         self._act_key = keys.key(self.options.seed, "act")
 
@@ -91,10 +101,16 @@ class Training:
         self._metric_names: dict[bool, tuple[str, ...]] = {}
 
         def learn(
-            moving: Any, fixed: Any, rows: Any, key: Any, update: Any, with_policy: bool
+            moving: Any,
+            fixed: Any,
+            rows: Any,
+            scaling: Scaling | None,
+            key: Any,
+            update: Any,
+            with_policy: bool,
         ) -> Any:
             step_key = jax.random.fold_in(key, update)
-            batches = unpack(spec, rows)
+            batches = _normalised(unpack_rows(spec, rows), scaling)
             state, metrics = scheme.learn(
                 state_type(**moving, **fixed), batches, step_key, with_policy
             )
@@ -102,7 +118,7 @@ class Training:
             moved = {name: getattr(state, name) for name in moving}
             return moved, jnp.stack(list(metrics.values()))
 
-        self._learn = jax.jit(learn, static_argnums=5, donate_argnums=0)
+        self._learn = jax.jit(learn, static_argnums=6, donate_argnums=0)
         self._explore = jax.jit(scheme.act)
 
     def _placed(self, state: Any) -> Any:
@@ -150,13 +166,23 @@ class Training:
     def _collect(self, until: int) -> Due:
         self.time_step += 1
         active = self.rhythm.active(until - self.total_steps)
+        if self.moments is not None:
+            self.moments.update(self.collector.observations[active])
         rows, episodes = self.collector.step(self._actions(), active)
-        self.replay.add(rows)
+        ended = [episode.learner for episode in episodes]
+        if self.rollout is None:
+            self.replay.add(rows)
+        else:
+            self.rollout.add(rows[0], self._scaling, bool(ended))
         self.total_steps += len(rows)
         for episode in episodes:
             self._remember(episode)
-        ended = [episode.learner for episode in episodes]
         return self.rhythm.after(self.time_step, active, ended)
+
+    @property
+    def _scaling(self) -> Scaling | None:
+        """What observations are normalised by now."""
+        return None if self.moments is None else self.moments.scaling
 
     def _actions(self) -> np.ndarray:
         if self.time_step <= self.scheme.random_steps:
@@ -165,7 +191,7 @@ class Training:
             if self.spec.discrete:
                 return draw.integers(0, size, count)
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
-        observations = self.collector.observations
+        observations = normalise(self.collector.observations, self._scaling)
         step = np.int32(self.time_step)
         acting = self.scheme.acting(self.state)
         return np.asarray(self._explore(acting, observations, self._act_key, step))
@@ -180,12 +206,11 @@ class Training:
         self.updates += 1
         with_policy = self.scheme.with_policy(self.updates, self.backlog_done, self.backlog)
         count = self.scheme.num_batches(with_policy)
-        draw = keys.generator(self.options.seed, "replay", self.updates)
-        rows = self.replay.sample(draw, (count, self.config.algorithm.batch_size))
+        rows, scaling = self._batches(count)
         fields = self.state._asdict()
         fixed = {name: fields.pop(name) for name in self.scheme.fixed}
         moved, metrics = self._learn(
-            fields, fixed, rows, self._learn_key, np.int32(self.updates), with_policy
+            fields, fixed, rows, scaling, self._learn_key, np.int32(self.updates), with_policy
         )
         self.state = self.state._replace(**moved)
         self.total_updates += count
@@ -193,6 +218,18 @@ class Training:
         # The device is at work now: meanwhile look at what the update before this one gave.
         self._absorb_metrics()
         self._unread = (with_policy, metrics)
+
+    def _batches(self, count: int) -> tuple[np.ndarray, Scaling | None]:
+        """What an update learns from, and what its observations are still to be normalised by."""
+        if self.rollout is not None:
+            return self.rollout.take(), None
+        draw = keys.generator(self.options.seed, "replay", self.updates)
+        return self.replay.sample(draw, (count, self._batch_size)), self._scaling
+
+    @property
+    def _batch_size(self) -> int:
+        assert isinstance(self.config.algorithm, OffPolicy)
+        return self.config.algorithm.batch_size
 
     def _absorb_metrics(self) -> None:
         """Read the last update's metrics, which waits for it; a number not finite stops the run."""
@@ -203,10 +240,9 @@ class Training:
 
     def _review(self) -> None:
         draw = keys.generator(self.options.seed, "review", self.time_step)
-        batch = unpack(self.spec, self.replay.sample(draw, (self.config.algorithm.batch_size,)))
-        state, review = self.scheme.review(
-            self.state, self.recent_returns, np.asarray(batch.observation), draw
-        )
+        batch = unpack(self.spec, self.replay.sample(draw, (self._batch_size,)))
+        observations = normalise(np.asarray(batch.observation), self._scaling)
+        state, review = self.scheme.review(self.state, self.recent_returns, observations, draw)
         self.state = self._placed(state)
         means = chief.mean_returns(self.recent_returns)
         self.last_review = {"step": self.total_steps, **review, "recent_returns": means.tolist()}
@@ -254,6 +290,7 @@ class Training:
             self.scheme.best(self.recent_returns),
             self.options.evaluation_episodes,
             self.total_steps,
+            self._scaling,
         )
         self.last_evaluation = {
             "step": self.total_steps,
@@ -285,7 +322,7 @@ class Training:
                 "learner": best,
             },
         }
-        return Policy(self.config.algorithm, params, self.spec, about)
+        return Policy(self.config.algorithm, params, self.spec, about, self._scaling)
 
     def snapshot(self) -> Snapshot:
         """Everything but the replay's rows, from which `resume` goes on to the bit."""
@@ -297,6 +334,11 @@ class Training:
                 **{f"state/{name}": np.asarray(leaf) for name, leaf in state.items()},
                 **{f"collector/{name}": array for name, array in arrays.items()},
                 **{f"rhythm/{name}": array for name, array in self.rhythm.snapshot().items()},
+                **{
+                    f"{part}/{name}": array
+                    for part, kept in self._optional_parts().items()
+                    for name, array in kept.snapshot().items()
+                },
                 "recent_returns": self.recent_returns,
             },
             environments=environments,
@@ -311,6 +353,11 @@ class Training:
                 "positions": self.folder.positions() if self.folder is not None else {},
             },
         )
+
+    def _optional_parts(self) -> dict[str, Any]:
+        """What only some runs have, and keep in their checkpoints."""
+        parts = {"rollout": self.rollout, "moments": self.moments}
+        return {name: part for name, part in parts.items() if part is not None}
 
     def attach(self, folder: RunFolder) -> None:
         """Write records and checkpoints to this folder from here on."""
@@ -327,7 +374,7 @@ class Training:
 
     def resume(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot whose replay rows have been put back already."""
-        groups: dict[str, dict[str, np.ndarray]] = {"state": {}, "collector": {}, "rhythm": {}}
+        groups: dict[str, dict[str, np.ndarray]] = defaultdict(dict)
         for name, array in snapshot.arrays.items():
             if "/" in name:
                 group, rest = name.split("/", 1)
@@ -341,6 +388,8 @@ class Training:
         self.total_updates = counters["total_updates"]
         self.backlog_done, self.backlog = counters["backlog"]
         self.rhythm.resume(groups["rhythm"])
+        for part, kept in self._optional_parts().items():
+            kept.resume(groups[part])
         self._window = MetricsWindow.from_json(counters["window"])
         self._positions = counters["positions"]
         if self.time_step > 0:
@@ -354,11 +403,33 @@ class Training:
             self.folder.close()
 
 
+def _rollout_rows(config: Config, spec: EnvSpec) -> RolloutRows | None:
+    """Where an on-policy algorithm keeps its steps."""
+    if not isinstance(config.algorithm, OnPolicy):
+        return None
+    return RolloutRows(spec, config.algorithm.rollout_steps)
+
+
+def _normalised(batches: Any, scaling: Scaling | None) -> Any:
+    """Transitions with both observations normalised; as they are if there is no scaling."""
+    if scaling is None:
+        return batches
+    return batches._replace(
+        observation=normalise(batches.observation, scaling),
+        next_observation=normalise(batches.next_observation, scaling),
+    )
+
+
 def _check_actions(config: Config, env: Adapter) -> None:
     kind = "discrete" if env.env_spec.discrete else "continuous"
-    if config.algorithm.actions == kind:
+    if config.algorithm.actions in (kind, "both"):
         return
-    fitting = [name for name, algorithm in ALGORITHMS.items() if algorithm.actions == kind]
+    fitting = [
+        name
+        for name, algorithm in ALGORITHMS.items()
+        if algorithm.actions in (kind, "both")
+        and (config.scheme.name == "single" or not algorithm.on_policy)
+    ]
     raise UserError(
         f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "
         f"choose --algorithm {' or '.join(fitting)}"

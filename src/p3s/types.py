@@ -51,6 +51,16 @@ class Transition(NamedTuple):
     next_observation: Array
 
 
+class Rollout(NamedTuple):
+    """Steps of one environment copy in order, (rows, ...)."""
+
+    steps: Transition
+    ended: Array
+    """1 where an episode ended, by termination or truncation."""
+    present: Array
+    """1 for a step, 0 for a row that only fills up the array; such rows come last."""
+
+
 class Learner(NamedTuple):
     """One learner: its policy, its value functions, and what else its algorithm keeps."""
 

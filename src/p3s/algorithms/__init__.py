@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from p3s.algorithms.acktr import ACKTR
 from p3s.algorithms.base import Algorithm
 from p3s.algorithms.ddpg import DDPG
 from p3s.algorithms.dqn import DQN
+from p3s.algorithms.ppo import PPO
 from p3s.algorithms.sac import SAC
 from p3s.algorithms.sac_2018 import SAC2018
 from p3s.algorithms.sac_discrete import SACDiscrete
@@ -19,7 +21,20 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         SAC2018,
         DQN,
         SACDiscrete,
+        PPO,
+        ACKTR,
     )
 }
 
-__all__ = ["ALGORITHMS", "DDPG", "DQN", "SAC", "SAC2018", "TD3", "Algorithm", "SACDiscrete"]
+__all__ = [
+    "ACKTR",
+    "ALGORITHMS",
+    "DDPG",
+    "DQN",
+    "PPO",
+    "SAC",
+    "SAC2018",
+    "TD3",
+    "Algorithm",
+    "SACDiscrete",
+]

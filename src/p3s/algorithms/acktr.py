@@ -28,7 +28,6 @@ import jax.numpy as jnp
 from p3s.algorithms.kfac import KFAC, Trace, trace
 from p3s.algorithms.on_policy import (
     OnPolicy,
-    Rollout,
     advantages,
     apply_dense,
     backwards_sum,
@@ -40,7 +39,7 @@ from p3s.algorithms.on_policy import (
 )
 from p3s.algorithms.squashed_gaussian import Gaussian, gaussian_kl
 from p3s.networks import Layers
-from p3s.types import EnvSpec, Learner, Metrics, Params
+from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 
 SMALLEST_STEP, LARGEST_STEP = 1e-8, 1.0
 STEP_FACTOR = 1.5

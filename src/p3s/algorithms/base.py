@@ -27,6 +27,9 @@ class Algorithm:
     on_policy: ClassVar[bool] = False
     """Whether it learns from rollouts of its own (`on_policy.py`) instead of a replay."""
 
+    normalise_observations: bool = False
+    """Bring observations to mean 0 and standard deviation 1, as far as seen."""
+
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         """A new learner with random parameters."""
         raise NotImplementedError

@@ -55,7 +55,7 @@ class KFACState(NamedTuple):
 
     factors: list[Factors]
     velocity: Layers
-    count: jax.Array
+    num_steps: jax.Array
 
 
 def trace(
@@ -143,7 +143,7 @@ class KFAC:
     ) -> tuple[Layers, KFACState]:
         """New layers and state; weights: of each row of the traces, with sum 1."""
         batch = [estimate(layer, weights) for layer in traces]
-        kept = jnp.where(state.count == 0, 0.0, self.statistics_decay)
+        kept = jnp.where(state.num_steps == 0, 0.0, self.statistics_decay)
         factors = jax.tree.map(
             lambda old, new: kept * old + (1.0 - kept) * new, state.factors, batch
         )
@@ -152,7 +152,7 @@ class KFAC:
             for factor, layer in zip(factors, gradient, strict=True)
         ]
         scale = trust(direction, gradient, learning_rate, self.clip_kl)
-        cold = state.count < self.cold_iterations
+        cold = state.num_steps < self.cold_iterations
         velocity = jax.tree.map(
             lambda before, ours, plain: (
                 self.momentum * before + jnp.where(cold, plain, scale * ours)
@@ -163,4 +163,4 @@ class KFAC:
         )
         rate = learning_rate * (1.0 - self.momentum)
         moved = jax.tree.map(lambda leaf, speed: leaf - rate * speed, layers, velocity)
-        return moved, KFACState(factors, velocity, state.count + 1)
+        return moved, KFACState(factors, velocity, state.num_steps + 1)

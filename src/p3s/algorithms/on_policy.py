@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -32,19 +32,9 @@ from p3s.algorithms.base import Algorithm
 from p3s.algorithms.categorical import at_action
 from p3s.algorithms.squashed_gaussian import Gaussian
 from p3s.networks import Layers
-from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout, Transition
 
 Activation = Callable[[jax.Array], jax.Array]
-
-
-class Rollout(NamedTuple):
-    """Steps of one environment copy in order, (rows, ...)."""
-
-    steps: Transition
-    ended: jax.Array
-    """1 where an episode ended, by termination or truncation."""
-    present: jax.Array
-    """1 for a step, 0 for a row that only fills up the array; such rows come last."""
 
 
 def init_dense(key: jax.Array, sizes: list[int], scales: list[float]) -> Layers:
@@ -133,6 +123,8 @@ class OnPolicy(Algorithm):
     on_policy: ClassVar[bool] = True
     actions: ClassVar[Literal["continuous", "discrete", "both"]] = "both"
 
+    normalise_observations: bool = True
+    """Bring observations to mean 0 and standard deviation 1, as far as seen."""
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers of policy and value networks."""
     rollout_steps: int = 2048

@@ -20,7 +20,7 @@ have the same networks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,6 @@ import optax
 
 from p3s.algorithms.on_policy import (
     OnPolicy,
-    Rollout,
     advantages,
     apply_dense,
     init_dense,
@@ -37,7 +36,7 @@ from p3s.algorithms.on_policy import (
     policy_entropy,
 )
 from p3s.networks import Layers
-from p3s.types import EnvSpec, Learner, Metrics, Params
+from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 
 HIGHEST_REWARD = 10.0
 """Scaled rewards are clipped to ± this."""
@@ -104,7 +103,7 @@ class ReturnMoments(NamedTuple):
     """The discounted return in progress, and the moments of all such so far."""
 
     running: jax.Array
-    count: jax.Array
+    num_seen: jax.Array
     mean: jax.Array
     squares: jax.Array
     """Sum of squared differences from the mean."""
@@ -112,8 +111,8 @@ class ReturnMoments(NamedTuple):
     @property
     def std(self) -> jax.Array:
         """Of the discounted returns so far; of none or one, 1."""
-        variance = self.squares / jnp.maximum(self.count, 1.0)
-        return jnp.where(self.count > 1.0, jnp.sqrt(variance + 1e-8), 1.0)
+        variance = self.squares / jnp.maximum(self.num_seen, 1.0)
+        return jnp.where(self.num_seen > 1.0, jnp.sqrt(variance + 1e-8), 1.0)
 
 
 def scale_rewards(
@@ -124,7 +123,7 @@ def scale_rewards(
     def step(moments: ReturnMoments, row: tuple[jax.Array, jax.Array]):
         reward, ended = row
         running = moments.running * discount_factor + reward
-        count = moments.count + 1.0
+        count = moments.num_seen + 1.0
         ahead = running - moments.mean
         mean = moments.mean + ahead / count
         squares = moments.squares + ahead * (running - mean)
@@ -198,14 +197,14 @@ class PPO(OnPolicy):
         samples, returns = self._samples(learner, rollout)
         optimizer = self._optimizer()
 
-        def minibatch(carry, rows: jax.Array):
+        def minibatch(carry: Any, rows: jax.Array) -> tuple[Any, Metrics]:
             params, state = carry
             chosen = jax.tree.map(lambda column: column[rows], samples)
             gradient, metrics = jax.grad(total_loss, has_aux=True)(params, chosen, self)
             updates, state = optimizer.update(gradient, state)
             return (optax.apply_updates(params, updates), state), metrics
 
-        def epoch(carry, epoch_key: jax.Array):
+        def epoch(carry: Any, epoch_key: jax.Array) -> tuple[Any, Metrics]:
             order = jax.random.permutation(epoch_key, len(samples.value))
             return jax.lax.scan(minibatch, carry, order.reshape(-1, self.minibatch_size))
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from p3s import chief
 from p3s.algorithms import Algorithm
+from p3s.algorithms.off_policy import OffPolicy
 from p3s.learners import act, init_learners, pick, update_learners
 from p3s.rhythm import EveryStep, Rhythm, WholeEpisodes
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -81,6 +82,7 @@ class Scheme:
 
     def with_policy(self, update: int, position: int, backlog: int) -> bool:
         """Whether an update includes a policy step: by its number, and its place in a backlog."""
+        assert isinstance(self.algorithm, OffPolicy)
         return update % self.algorithm.policy_period == 0
 
     def num_batches(self, with_policy: bool) -> int:

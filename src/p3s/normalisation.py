@@ -1,0 +1,75 @@
+"""Observations brought to mean 0 and standard deviation 1, as far as they have been seen.
+
+    at every step   count the observations that are acted on; act on (s - mean) / std, clipped at
+                    ±10, with moments that include them
+    in learning     minibatches from the replay are scaled by the moments of now, on the device
+    in a rollout    rows are stored as the policy saw them
+
+All learners share the moments. They are part of a policy: its file holds them, and so does its
+export. Differs from baselines' VecNormalize in: an observation is counted once, when it is acted
+on, so the final one of an episode is not; the moments start from nothing instead of from a
+standard normal of weight 1e-4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from p3s.types import Array, EnvSpec
+
+LARGEST = 10.0
+"""Normalised observations are clipped to ± this."""
+EPSILON = 1e-8
+
+
+class Scaling(NamedTuple):
+    """What normalises an observation, (observation,) each."""
+
+    mean: Array
+    scale: Array
+
+
+def normalise(observation: Array, scaling: Scaling | None) -> Array:
+    """(s - mean) * scale, clipped; the observation itself if there is no scaling."""
+    if scaling is None:
+        return observation
+    return ((observation - scaling.mean) * scaling.scale).clip(-LARGEST, LARGEST)
+
+
+def identity_scaling(spec: EnvSpec) -> Scaling:
+    """A scaling of the right shapes that only clips."""
+    size = spec.observation_size
+    return Scaling(np.zeros(size, np.float32), np.ones(size, np.float32))
+
+
+class RunningMoments:
+    """Mean and variance of all observations so far, in double precision."""
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self.count = 0
+        self.mean = np.zeros(spec.observation_size)
+        self.squares = np.zeros(spec.observation_size)
+        """Sum of squared differences from the mean."""
+        self.scaling = identity_scaling(spec)
+
+    def update(self, observations: np.ndarray) -> None:
+        """Count more observations, (count, size)."""
+        for observation in observations.astype(np.float64):
+            self.count += 1
+            ahead = observation - self.mean
+            self.mean = self.mean + ahead / self.count
+            self.squares = self.squares + ahead * (observation - self.mean)
+        deviation = np.sqrt(self.squares / max(self.count, 1) + EPSILON)
+        self.scaling = Scaling(self.mean.astype(np.float32), (1 / deviation).astype(np.float32))
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays from which `resume` goes on."""
+        return {"count": np.array(self.count), "mean": self.mean, "squares": self.squares}
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a snapshot."""
+        self.count = int(arrays["count"])
+        self.mean, self.squares = arrays["mean"].copy(), arrays["squares"].copy()
+        self.update(np.empty((0, len(self.mean))))

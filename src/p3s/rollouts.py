@@ -1,0 +1,78 @@
+"""Steps in order, for the algorithms that learn from their own latest steps only.
+
+A row is a replay's row and two columns more: whether an episode ended there, and 1. Rows of zeros
+fill up to a multiple of `rollout_steps`, so that rollouts of whole episodes, which differ in
+length, take one program, or two.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from p3s.algorithms.on_policy import OnPolicy
+from p3s.normalisation import Scaling, normalise
+from p3s.rhythm import Due
+from p3s.types import Array, EnvSpec, Rollout, unpack
+
+
+class RolloutRows:
+    """The rows since the last update, of one environment copy."""
+
+    def __init__(self, spec: EnvSpec, padded_to: int) -> None:
+        self._spec = spec
+        self._width, self._padded_to = spec.row_size + 2, padded_to
+        self._rows: list[np.ndarray] = []
+
+    def add(self, row: np.ndarray, scaling: Scaling | None, ended: bool) -> None:
+        """Append a packed transition, (row_size,), with its observations as the policy saw them."""
+        row = np.concatenate([row, np.array([ended, 1], np.float32)])
+        size, last = self._spec.observation_size, self._spec.row_size
+        for part in (slice(0, size), slice(last - size, last)):
+            row[part] = normalise(row[part], scaling)
+        self._rows.append(row)
+
+    def take(self) -> np.ndarray:
+        """All rows, filled up, (1, rows, row_size + 2); none are left."""
+        count = len(self._rows)
+        padded = -(-count // self._padded_to) * self._padded_to
+        rows = np.zeros((1, padded, self._width), np.float32)
+        rows[0, :count] = self._rows
+        self._rows = []
+        return rows
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        """Arrays from which `resume` goes on."""
+        return {"rows": np.array(self._rows, np.float32).reshape(-1, self._width)}
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from a snapshot."""
+        self._rows = list(arrays["rows"].copy())
+
+
+def unpack_rollout(spec: EnvSpec, rows: Array) -> Rollout:
+    """Read packed rows back, (..., rows, row_size + 2)."""
+    return Rollout(unpack(spec, rows[..., :-2]), rows[..., -2], rows[..., -1])
+
+
+class RolloutRhythm:
+    """One copy steps; one update follows when the algorithm says that the rollout is full."""
+
+    def __init__(self, algorithm: OnPolicy) -> None:
+        self._algorithm = algorithm
+        self.num_rows = 0
+
+    def active(self, steps_left: int) -> np.ndarray:
+        return np.zeros(1, np.int64)
+
+    def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
+        self.num_rows += 1
+        if not self._algorithm.rollout_full(self.num_rows, bool(ended)):
+            return Due()
+        self.num_rows = 0
+        return Due(updates=1)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {"num_rows": np.array(self.num_rows)}
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        self.num_rows = int(arrays["num_rows"])
