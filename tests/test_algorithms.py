@@ -17,6 +17,7 @@ from p3s.envs.probes import PROBES, ProbeEnv
 from p3s.errors import UserError
 from p3s.export import export_onnx
 from p3s.learners import init_learners, pick, update_learners
+from p3s.networks import Network, register_network
 from p3s.policy import Policy
 from p3s.types import EnvSpec, Guide, Transition
 
@@ -26,6 +27,17 @@ from .test_runs import record, resume, run
 SMALL_ENV = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 SPECS = {"continuous": EnvSpec(3, 2), "discrete": EnvSpec(3, 4, discrete=True)}
 STEPS = 300
+
+
+@register_network("test_linear")
+class Linear(Network):
+    """One matrix, without a bias or hidden layers."""
+
+    def init(self, key, input_sizes, output_size):
+        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
+
+    def apply(self, params, inputs):
+        return inputs @ params["matrix"]
 
 
 def env_of(algorithm: str) -> str:
@@ -186,6 +198,8 @@ class TestFields:
     shaping = {  # noqa: RUF012
         "hidden_sizes": (16, 14), "initialization": "xavier", "targets_start": "independent",
         "distance_reduction": "mean", "double": False, "dueling": True,
+        "activation": "tanh", "layer_norm": True, "network": "test_linear",
+        "num_value_actions": 8, "num_particles": 8,
     }  # fmt: skip
     elsewhere = ("batch_size", "policy_period")
     """Used by the loop, not by the algorithm: tests/test_schemes.py."""
@@ -222,7 +236,10 @@ class TestFields:
 
     def test_none_is_dead(self, algorithm):
         # Three updates are too few for the default period of hard targets.
-        made = make(algorithm, **({"target_period": 2} if algorithm == "dqn" else {}))
+        hard = "target_period" in {
+            field.name for field in dataclasses.fields(ALGORITHMS[algorithm])
+        }
+        made = make(algorithm, **({"target_period": 2} if hard else {}))
         numbers = self.numbers(made)
         spec = SPECS[made.actions]
         spaced = jax.jit(jax.vmap(lambda numbers: self.history(made, numbers)))
@@ -250,7 +267,7 @@ class TestFields:
         learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
         observation = random_batch(spec, 0).observation
         parts = [learner, made.distance(learner.policy, other.policy, observation)]
-        if hasattr(made, "double"):
+        if hasattr(made, "double") or hasattr(made, "num_particles"):
             mixed = other._replace(policy=learner.policy)
             batch = random_batch(spec, 0)
             guide = Guide(other.policy, jnp.float32(0.0))
@@ -265,6 +282,8 @@ class TestFields:
             ({"learning_rate": 0.0}, "learning_rate must be above 0"),
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
             ({"batch_size": 0}, "batch_size must be at least 1"),
+            ({"activation": "step"}, "activation must be one of relu, tanh"),
+            ({"network": "none"}, "network 'none' is not known: import the module"),
         ):
             assert message in (ALGORITHMS[algorithm](**fields).problem() or "")
         assert ALGORITHMS[algorithm]().problem() is None
@@ -278,6 +297,7 @@ QUIET = {
     "sac_2018": {"temperature": 1e-3, "reward_scale": 1.0},
     "sac_discrete": {"initial_temperature": 1e-3, "target_entropy": 0.0},
     "dqn": {"target_rate": 0.05, "target_period": 1},
+    "sql": {"target_rate": 0.05, "target_period": 1},
 }
 GAMMA = 0.5
 

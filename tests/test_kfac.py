@@ -9,7 +9,8 @@ import pytest
 
 from p3s.algorithms import kfac
 from p3s.algorithms.kfac import KFAC, Factors, Trace
-from p3s.algorithms.on_policy import apply_dense, init_dense
+from p3s.algorithms.on_policy import init_dense
+from p3s.networks import apply_mlp
 
 ROWS = 40
 WEIGHTS = np.full(ROWS, 1 / ROWS, np.float32)
@@ -47,13 +48,11 @@ def test_natural_gradient_of_a_linear_gaussian_is_least_squares():
     solution = np.linalg.lstsq(design, target, rcond=None)[0]
     layers = init_dense(jax.random.key(0), [3, 1], [1.0])
     x, y = jnp.float32(inputs), jnp.float32(target)
-    gradient = jax.grad(lambda net: 0.5 * jnp.mean((apply_dense(net, x, jnp.tanh) - y) ** 2))(
-        layers
-    )
+    gradient = jax.grad(lambda net: 0.5 * jnp.mean((apply_mlp(net, x, "tanh") - y) ** 2))(layers)
     optimizer = KFAC(clip_kl=1e9, damping=0.0, statistics_decay=0.9, momentum=0.0)
     # The slopes of a log-likelihood N(y, 1) are standard normal: ±1 has that covariance.
     signs = jnp.where(jnp.arange(ROWS)[:, None] % 2 == 0, 1.0, -1.0)
-    traces = kfac.trace(layers, x, jnp.tanh, lambda outputs: outputs * signs)
+    traces = kfac.trace(layers, x, "tanh", lambda outputs: outputs * signs)
     moved, _ = optimizer.step(layers, gradient, traces, WEIGHTS, optimizer.start(layers), 1.0)
     same(moved, [{"weight": solution[:3], "bias": solution[3]}])
 
@@ -65,9 +64,9 @@ def test_traces_are_inputs_and_slopes_of_each_row():
     def log_likelihood(outputs):
         return jnp.sin(outputs).sum(axis=-1)
 
-    traces = kfac.trace(layers, inputs, jnp.tanh, log_likelihood)
+    traces = kfac.trace(layers, inputs, "tanh", log_likelihood)
     gradients = jax.vmap(
-        jax.grad(lambda net, row: log_likelihood(apply_dense(net, row, jnp.tanh))), (None, 0)
+        jax.grad(lambda net, row: log_likelihood(apply_mlp(net, row, "tanh"))), (None, 0)
     )(layers, inputs)
     for traced, gradient in zip(traces, gradients, strict=True):
         same(jnp.einsum("ri,ro->rio", *traced), gradient["weight"])
@@ -125,7 +124,7 @@ def test_against_kfac_jax():
     batch = tuple(jax.random.normal(jax.random.key(k), (ROWS, n)) for k, n in ((1, 3), (2, 1)))
 
     def loss(net, batch):
-        outputs = apply_dense(net, batch[0], jnp.tanh)
+        outputs = apply_mlp(net, batch[0], "tanh")
         oracle.register_normal_predictive_distribution(outputs, batch[1], variance=1.0)
         return 0.5 * jnp.mean((outputs - batch[1]) ** 2)
 
@@ -145,7 +144,7 @@ def test_against_kfac_jax():
         pmap_axis_name=None,
     )  # fmt: skip
     # With one output of variance 1 the slope of the output itself gives the exact Fisher.
-    traces = kfac.trace(layers, batch[0], jnp.tanh, lambda outputs: outputs)
+    traces = kfac.trace(layers, batch[0], "tanh", lambda outputs: outputs)
     ours = [
         kfac.precondition(kfac.estimate(traced, WEIGHTS), slopes, 0.1)
         for traced, slopes in zip(traces, gradient, strict=True)

@@ -10,6 +10,7 @@ from p3s.algorithms.ppo import PPO
 from p3s.algorithms.sac import SAC
 from p3s.algorithms.sac_2018 import SAC2018
 from p3s.algorithms.sac_discrete import SACDiscrete
+from p3s.algorithms.sql import SQL
 from p3s.algorithms.td3 import TD3
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -19,6 +20,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         DDPG,
         SAC,
         SAC2018,
+        SQL,
         DQN,
         SACDiscrete,
         PPO,
@@ -34,6 +36,7 @@ __all__ = [
     "PPO",
     "SAC",
     "SAC2018",
+    "SQL",
     "TD3",
     "Algorithm",
     "SACDiscrete",

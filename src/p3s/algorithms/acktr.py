@@ -29,7 +29,6 @@ from p3s.algorithms.kfac import KFAC, Trace, trace
 from p3s.algorithms.on_policy import (
     OnPolicy,
     advantages,
-    apply_dense,
     backwards_sum,
     entropy,
     init_dense,
@@ -38,7 +37,7 @@ from p3s.algorithms.on_policy import (
     policy_gaussian,
 )
 from p3s.algorithms.squashed_gaussian import Gaussian, gaussian_kl
-from p3s.networks import Layers
+from p3s.networks import Layers, apply_mlp
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 
 SMALLEST_STEP, LARGEST_STEP = 1e-8, 1.0
@@ -61,7 +60,7 @@ def value_inputs(policy: Params, observation: jax.Array, step: jax.Array) -> jax
 
 def value_of(value: Layers, inputs: jax.Array) -> jax.Array:
     """V for rows of value inputs."""
-    return apply_dense(value, inputs, jax.nn.elu)[:, 0]
+    return apply_mlp(value, inputs, "elu")[:, 0]
 
 
 def value_loss(value: Layers, inputs: jax.Array, target: jax.Array, weights: jax.Array):
@@ -101,7 +100,7 @@ def policy_traces(policy: Params, observation: jax.Array, action: jax.Array) -> 
     mean, _ = policy_gaussian(policy, observation)
     spread_slopes = ((action - mean) * jnp.exp(-log_std)) ** 2 - 1.0
     return [
-        *trace(policy["layers"], observation, jnp.tanh, log_likelihood),
+        *trace(policy["layers"], observation, "tanh", log_likelihood),
         Trace(observation[:, :0], spread_slopes),
     ]
 
@@ -243,7 +242,7 @@ class ACKTR(OnPolicy):
             loss, gradient = jax.value_and_grad(value_loss)(value, inputs, target, weights)
             # A return drawn from N(V, 1) lies this far from V, which is the likelihood's slope.
             noise = jax.random.normal(step_key, (len(target), 1), jnp.float32)
-            traces = trace(value, inputs, jax.nn.elu, lambda outputs: outputs * noise)
+            traces = trace(value, inputs, "elu", lambda outputs: outputs * noise)
             return self.value_optimizer.step(
                 value, gradient, traces, weights, state, self.value_learning_rate
             ), loss

@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 
 import jax
 
-from p3s.networks import Layers
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -24,6 +23,8 @@ class Algorithm:
     actions: ClassVar[Literal["continuous", "discrete", "both"]]
     has_own_policy: ClassVar[bool] = True
     """Whether it has a policy beside its value functions; in DQN the one is the other."""
+    squashed: ClassVar[bool] = True
+    """Whether the outputs of `noiseless_layers` go through tanh; else they are clipped."""
     on_policy: ClassVar[bool] = False
     """Whether it learns from rollouts of its own (`on_policy.py`) instead of a replay."""
 
@@ -74,10 +75,11 @@ class Algorithm:
         """The learner's estimate of Q(s, a) for a batch, (batch,)."""
         raise NotImplementedError
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers | None:
-        """The noiseless policy as plain layers, for the export; None if it is no such thing.
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
+        """The noiseless policy as a network of dense layers, for the export; None if it is none.
 
-        Their output goes through tanh, or its largest entry is the action if `spec.discrete`.
+        Its output goes through tanh if `squashed`, else it is clipped to [-1, 1]; or its largest
+        entry is the action if `spec.discrete`.
         """
         return None
 

@@ -31,8 +31,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.on_policy import Activation
-from p3s.networks import Layers
+from p3s.networks import ACTIVATIONS, Activation, Layers
 from p3s.types import Params
 
 
@@ -72,7 +71,7 @@ def trace(
             seen.append(values)
             values = values @ layer["weight"] + layer["bias"] + shift
             if index < len(layers) - 1:
-                values = activation(values)
+                values = ACTIVATIONS[activation](values)
         return log_likelihood(values).sum(), seen
 
     # Rows do not touch each other, so the slope of the sum at a row's shift is the row's own.

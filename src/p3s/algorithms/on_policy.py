@@ -20,7 +20,6 @@ sum there; so does the end of a rollout in mid-episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -31,10 +30,8 @@ import jax.numpy as jnp
 from p3s.algorithms.base import Algorithm
 from p3s.algorithms.categorical import at_action
 from p3s.algorithms.squashed_gaussian import Gaussian
-from p3s.networks import Layers
+from p3s.networks import MLP, Layers, Shaped, apply_mlp
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout, Transition
-
-Activation = Callable[[jax.Array], jax.Array]
 
 
 def init_dense(key: jax.Array, sizes: list[int], scales: list[float]) -> Layers:
@@ -48,13 +45,6 @@ def init_dense(key: jax.Array, sizes: list[int], scales: list[float]) -> Layers:
         }
         for index, (shape, scale) in enumerate(zip(pairwise(sizes), scales, strict=True))
     ]
-
-
-def apply_dense(layers: Layers, inputs: jax.Array, activation: Activation) -> jax.Array:
-    """The activation between the layers, nothing after the last."""
-    for layer in layers[:-1]:
-        inputs = activation(inputs @ layer["weight"] + layer["bias"])
-    return inputs @ layers[-1]["weight"] + layers[-1]["bias"]
 
 
 def log_density(distribution: Gaussian, action: jax.Array) -> jax.Array:
@@ -71,7 +61,7 @@ def entropy(distribution: Gaussian) -> jax.Array:
 
 def policy_gaussian(policy: Params, observation: jax.Array) -> Gaussian:
     """The distribution of a continuous policy's actions, before they are clipped."""
-    mean = apply_dense(policy["layers"], observation, jnp.tanh)
+    mean = apply_mlp(policy["layers"], observation, "tanh")
     return Gaussian(mean, jnp.broadcast_to(policy["log_std"], mean.shape))
 
 
@@ -79,7 +69,7 @@ def log_probability(policy: Params, observation: jax.Array, action: jax.Array) -
     """log pi(a|s), for either kind of actions."""
     if "log_std" in policy:
         return log_density(policy_gaussian(policy, observation), action)
-    logits = apply_dense(policy["layers"], observation, jnp.tanh)
+    logits = apply_mlp(policy["layers"], observation, "tanh")
     return at_action(jax.nn.log_softmax(logits), action)
 
 
@@ -87,7 +77,7 @@ def policy_entropy(policy: Params, observation: jax.Array) -> jax.Array:
     """Entropy of the policy at each observation, for either kind of actions."""
     if "log_std" in policy:
         return entropy(policy_gaussian(policy, observation))
-    log_p = jax.nn.log_softmax(apply_dense(policy["layers"], observation, jnp.tanh))
+    log_p = jax.nn.log_softmax(apply_mlp(policy["layers"], observation, "tanh"))
     return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
@@ -121,6 +111,7 @@ class OnPolicy(Algorithm):
     """Base of the algorithms that learn from their own latest steps only."""
 
     on_policy: ClassVar[bool] = True
+    squashed: ClassVar[bool] = False
     actions: ClassVar[Literal["continuous", "discrete", "both"]] = "both"
 
     normalise_observations: bool = True
@@ -170,7 +161,7 @@ class OnPolicy(Algorithm):
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
     ) -> jax.Array:
         if "log_std" not in policy:
-            logits = apply_dense(policy["layers"], observation, jnp.tanh)
+            logits = apply_mlp(policy["layers"], observation, "tanh")
             if not explore:
                 return logits.argmax(axis=-1).astype(jnp.int32)
             return jax.random.categorical(key, logits).astype(jnp.int32)
@@ -179,3 +170,12 @@ class OnPolicy(Algorithm):
             return jnp.clip(mean, -1.0, 1.0)
         # Not clipped: it is stored as drawn, since its density is that of what was drawn.
         return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, jnp.float32)
+
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params:
+        network = MLP(
+            hidden_sizes=self.hidden_sizes,
+            activation="tanh",
+            layer_norm=False,
+            initialization="fan_in",
+        )
+        return Shaped(policy["layers"], network, spec.observation_size)

@@ -30,12 +30,11 @@ import optax
 from p3s.algorithms.on_policy import (
     OnPolicy,
     advantages,
-    apply_dense,
     init_dense,
     log_probability,
     policy_entropy,
 )
-from p3s.networks import Layers
+from p3s.networks import Layers, apply_mlp
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 
 HIGHEST_REWARD = 10.0
@@ -56,7 +55,7 @@ class Samples(NamedTuple):
 
 def value_of(value: Layers, observation: jax.Array) -> jax.Array:
     """V(s)."""
-    return apply_dense(value, observation, jnp.tanh)[..., 0]
+    return apply_mlp(value, observation, "tanh")[..., 0]
 
 
 def clipped_policy_loss(ratio: jax.Array, advantage: jax.Array, clip_range: float) -> jax.Array:
