@@ -1,4 +1,4 @@
-"""Every algorithm of the registry: contract, determinism, exact resume, stacking, fields, files."""
+"""Every off-policy algorithm of the registry: contract, determinism, resume, stacking, files."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from .test_runs import record, resume, run
 SMALL_ENV = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 SPECS = {"continuous": EnvSpec(3, 2), "discrete": EnvSpec(3, 4, discrete=True)}
 STEPS = 300
+OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
+"""The others: tests/test_on_policy.py."""
 
 
 @register_network("test_linear")
@@ -63,7 +65,7 @@ def random_batch(spec: EnvSpec, seed: int, size: int = 7) -> Transition:
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OFF_POLICY)
 class TestContract:
     def test_trains_and_repeats_itself(self, algorithm):
         def trained():
@@ -191,7 +193,7 @@ def test_no_export_without_layers(tmp_path):
         export_onnx(Policy(made, made.init(jax.random.key(0), spec).policy, spec, {}), tmp_path)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OFF_POLICY)
 class TestFields:
     """A hyper-parameter changes something; a number may be a traced one, another per learner."""
 
@@ -201,7 +203,7 @@ class TestFields:
         "activation": "tanh", "layer_norm": True, "network": "test_linear",
         "num_value_actions": 8, "num_particles": 8,
     }  # fmt: skip
-    elsewhere = ("batch_size", "policy_period")
+    elsewhere = ("batch_size", "policy_period", "normalise_observations")
     """Used by the loop, not by the algorithm: tests/test_schemes.py."""
 
     def numbers(self, made: Algorithm) -> dict[str, float]:
@@ -354,7 +356,7 @@ def learn_probe(made: Algorithm, transitions: Transition):
 
 
 @pytest.mark.parametrize("probe", PROBES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", OFF_POLICY)
 def test_probe_values(algorithm, probe, probe_learner):
     made, program = probe_learner(algorithm)
     discrete = made.actions == "discrete"

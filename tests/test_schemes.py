@@ -359,7 +359,7 @@ OTHER_VALUES = {
         "hidden_sizes": (16, 15), "learning_rate": 3e-3, "discount": 0.9, "target_rate": 0.5,
         "exploration_noise": 0.3, "target_noise": 0.4, "target_noise_clip": 0.1,
         "distance_reduction": "mean", "targets_start": "independent",
-        "initialization": "xavier",
+        "initialization": "xavier", "normalise_observations": True,
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
