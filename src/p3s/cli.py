@@ -81,7 +81,7 @@ class Resume:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Play noiseless episodes with a trained policy."""
+    """Play episodes with a trained policy, noiseless ones unless told otherwise."""
 
     policy: RunOrPolicy
     """Policy file, or run folder for its best policy."""
@@ -91,6 +91,8 @@ class Evaluate:
     """Seed of the episodes."""
     env: str | None = None
     """Another environment than the one it was trained on."""
+    stochastic: bool = False
+    """Play with the policy's own noise."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +313,14 @@ def _run(training: Training) -> int:
 
 
 def _evaluate(options: Evaluate) -> int:
-    returns = evaluate(load(options.policy), options.env, options.episodes, options.seed)
+    policy = load(options.policy)
+    returns = evaluate(
+        policy,
+        options.env,
+        options.episodes,
+        options.seed,
+        deterministic=not options.stochastic,
+    )
     spread = f" ± {returns.std(ddof=1):,.1f}" if len(returns) > 1 else ""
     print(f"return {returns.mean():,.1f}{spread} over {len(returns)} episodes")
     print(f"lowest {returns.min():,.1f}, highest {returns.max():,.1f}")

@@ -58,8 +58,10 @@ class Training:
         example = make()
         self.spec = example.env_spec
         _check_actions(config, example)
-        capacity = 0 if config.algorithm.on_policy else self.options.buffer_size
-        self.memory_note = check_memory(capacity, self.spec)
+        on_policy = config.algorithm.on_policy
+        capacity = 0 if on_policy else self.options.buffer_size
+        memory_note = check_memory(capacity, self.spec)
+        self.memory_note = "no replay: only the latest steps" if on_policy else memory_note
         self.about_actions = _describe_actions(example)
         example.close()
         seed, count = self.options.seed, self.scheme.num_envs

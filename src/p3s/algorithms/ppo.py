@@ -10,7 +10,8 @@
                                 + value_weight * ½ mean max((V - target)², (V_clipped - target)²)
                       where V_clipped = V_old + clip(V - V_old, ± clip_range)
 
-One Adam (ε 1e-5) for policy and values, the norm of whose common gradient is limited.
+One Adam (ε 1e-5) for policy and values, the norm of whose common gradient is limited. What
+rewards are divided by travels with the policy, as `reward_std`; no action depends on it.
 
 Differs from ppo2 in: a truncation looks ahead to the value of the true final observation, where
 ppo2 takes it for a termination; no annealing of learning rate and clip range; discrete actions
@@ -176,6 +177,8 @@ class PPO(OnPolicy):
         policy_key, value_key = jax.random.split(key)
         gain = float(np.sqrt(2))
         policy = self.init_policy(policy_key, spec, scale=gain, last=0.01)
+        if self.normalise_rewards:
+            policy["reward_std"] = jnp.float32(1.0)
         sizes = [spec.observation_size, *self.hidden_sizes, 1]
         value = init_dense(value_key, sizes, [gain] * len(self.hidden_sizes) + [1.0])
         extra = {
@@ -211,7 +214,8 @@ class PPO(OnPolicy):
         epoch_keys = jax.random.split(key, self.epochs)
         ((policy, value), state), metrics = jax.lax.scan(epoch, start, epoch_keys)
         metrics = {name: values.mean() for name, values in metrics.items()}
-        metrics["reward_std"] = returns.std
+        if self.normalise_rewards:
+            policy["reward_std"] = metrics["reward_std"] = returns.std
         return Learner(policy, value, {"optimizer": state, "returns": returns}), metrics
 
     def _samples(self, learner: Learner, rollout: Rollout) -> tuple[Samples, ReturnMoments]:
