@@ -33,7 +33,7 @@ def test_learns_alone(algorithm, env, steps, least, fields):
 
 
 ON_POLICY_TASKS = [
-    ("ppo", 40_000, {}),
+    ("ppo", 60_000, {}),
     ("acktr", 80_000, {"rollout_steps": 1000}),
 ]
 
