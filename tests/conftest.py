@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import pytest
@@ -11,6 +10,7 @@ from p3s import devices
 from p3s.config import Config, resolve
 from p3s.envs import make_env
 from p3s.schemes import SCHEMES, scheme_name
+from p3s.schemes.base import EpisodeScheme
 from p3s.train import Training
 
 devices.prepare()
@@ -36,8 +36,10 @@ SMALL = {
 
 
 def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields) -> Config:
-    own = {field.name for field in dataclasses.fields(SCHEMES[scheme_name(scheme)])}
-    small = {name: SMALL[name] for name in SMALL if name != "review_period" or name in own}
+    small = dict(SMALL)
+    if issubclass(SCHEMES[scheme_name(scheme)], EpisodeScheme):
+        small = {**small, "num_learners": 4}
+        del small["review_period"]
     return resolve(env, scheme, **{**small, **fields})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -463,3 +464,12 @@ class TestFields:
             for field in dataclasses.fields(group):
                 if field.name != "algorithm":
                     assert f"    {field.name}: " in sources
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_page_names_every_field(name):
+    pages = Path(__file__).parent.parent / "docs" / "schemes"
+    text = (pages / f"{name}.md").read_text() + (pages / "README.md").read_text()
+    fields = {field.name for field in dataclasses.fields(SCHEMES[name])} - {"algorithm"}
+    missing = {field for field in fields if f"`--{field.replace('_', '-')}`" not in text}
+    assert not missing
