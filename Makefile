@@ -3,8 +3,9 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3; do $$p -c 'import sys;
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_RUN := runs/demo
+SCHEMES_RUNS := runs/schemes
 
-.PHONY: help install demo test test-slow lint format bench clean
+.PHONY: help install demo schemes test test-slow lint format bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +25,13 @@ demo: $(VENV)/.core  ## train a population on InvertedPendulum-v5, about a minut
 	rm -rf $(DEMO_RUN)
 	$(BIN)/p3s train InvertedPendulum-v5 --preset authors --hidden-sizes 64 64 --steps 28000 --out $(DEMO_RUN)
 	$(BIN)/p3s evaluate $(DEMO_RUN)
+
+schemes: $(VENV)/.dev  ## every scheme on Hopper-v5, 30,000 steps each, side by side
+	rm -rf $(SCHEMES_RUNS)
+	for scheme in p3s sharing resetting distributed center cem erl pbt single; do \
+	  $(BIN)/p3s train Hopper-v5 --scheme $$scheme --steps 30000 --out $(SCHEMES_RUNS)/$$scheme || exit; \
+	done
+	$(BIN)/p3s compare $(SCHEMES_RUNS)/* --out $(SCHEMES_RUNS)/curves.png
 
 test: $(VENV)/.dev  ## the fast tests, in parallel
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from p3s import devices
 from p3s.config import Config, resolve
 from p3s.envs import make_env
+from p3s.schemes import SCHEMES, scheme_name
+from p3s.schemes.base import EpisodeScheme
 from p3s.train import Training
 
 devices.prepare()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Most of the fast tests' time is compilation, for programs that then run a second or less."""
+    if config.getoption("markexpr") == "not slow":
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 
 SMALL = {
     "hidden_sizes": (16, 16),
@@ -24,8 +35,12 @@ SMALL = {
 """Fields that make a run take a second and still do everything that a run does."""
 
 
-def small_config(env: str = "InvertedPendulum-v5", **fields) -> Config:
-    return resolve(env, **{**SMALL, **fields})
+def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields) -> Config:
+    small = dict(SMALL)
+    if issubclass(SCHEMES[scheme_name(scheme)], EpisodeScheme):
+        small = {**small, "num_learners": 4}
+        del small["review_period"]
+    return resolve(env, scheme, **{**small, **fields})
 
 
 def small_training(env: str = "InvertedPendulum-v5", **fields) -> Training:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from p3s.schemes import SCHEMES
+
 from .processes import p3s_process, wait_for
 from .test_runs import record
 
@@ -36,6 +38,17 @@ def test_small_run(tmp_path, run_arguments):
     killed_equals_whole(
         tmp_path, "InvertedPendulum-v5", "--steps", "3000", *run_arguments, longest_wait=1.0
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"p3s"}))
+def test_every_scheme(tmp_path, run_arguments, scheme):
+    arguments = run_arguments
+    if scheme in ("cem", "erl"):
+        place = arguments.index("--review-period")
+        arguments = arguments[:place] + arguments[place + 2 :]
+    arguments = ["InvertedPendulum-v5", "--scheme", scheme, "--steps", "3000", *arguments]
+    killed_equals_whole(tmp_path, *arguments, longest_wait=1.0)
 
 
 @pytest.mark.slow

@@ -245,7 +245,11 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
         description="Train a population on an environment.",
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    return dataclasses.replace(default, scheme=parsed.population, options=parsed.run), parsed.output
+    config = dataclasses.replace(default, scheme=parsed.population, options=parsed.run)
+    chosen = any(word.startswith("--review-period") for word in arguments)
+    if chosen and (problem := config.silent_chief()) is not None:
+        raise UserError(problem)
+    return config, parsed.output
 
 
 def _train(arguments: list[str]) -> int:
@@ -254,6 +258,8 @@ def _train(arguments: list[str]) -> int:
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     training = runs.begin(config, output.out, tensorboard=output.tensorboard)
+    if (note := config.silent_chief()) is not None:
+        print(f"note: {note}")
     print(training.memory_note)
     return _run(training)
 

@@ -72,6 +72,17 @@ class Config:
         if problem is not None:
             raise UserError(problem)
 
+    def silent_chief(self) -> str | None:
+        """Why the chief will never speak in this run, if it will not."""
+        period = getattr(self.scheme, "review_period", 0)
+        own_steps = self.options.steps // max(1, self.scheme.num_envs)
+        if period <= own_steps or type(self.scheme).review is Scheme.review:
+            return None
+        return (
+            f"review_period is {period} own steps of a learner, and the run has {own_steps}: "
+            "the chief would never speak; give a shorter period or more steps"
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs to run the same again."""
         return {

@@ -11,6 +11,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from p3s import keys
@@ -99,8 +100,8 @@ def pairwise_distances(
     )
 
 
-def pick(stacked: Params, index: jax.Array | int) -> Params:
-    """One of N stacked trees."""
+def pick(stacked: Params, index: jax.Array | np.ndarray | int) -> Params:
+    """One of N stacked trees, or several of them, stacked."""
     return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 

@@ -3,6 +3,10 @@
 An algorithm is a frozen dataclass whose fields are its hyper-parameters. It describes one learner
 and never knows how many there are: `learners.py` stacks it. Its methods are pure, and use the
 fields only arithmetically, so that a scheme may replace one by a traced value per learner.
+
+Schemes know these names in a learner's `extra`, where an algorithm has such a thing: what begins
+with `target_` follows the online networks (`target_policy` the policy); `policy_optimizer` is the
+optimiser's state of the policy, all zeros at the start.
 """
 
 from __future__ import annotations

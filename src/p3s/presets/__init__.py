@@ -23,6 +23,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "random_until": "initial_steps",
         "guide_from_start": True,
         "initialization": "fan_in",
+        # CEM-TD3: Appendix D's description, and the CEM-RL code that it was run with.
+        "selection": "random",
+        "sampling": "independent",
+        "elite_weights": "equal",
+        "variance_estimate": "plain",
+        "update_order": "together",
+        "damping": 0.0,
+        "final_damping": 0.0,
     },
     "authors": {
         "updates_per_step": "N",
@@ -35,6 +43,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "random_until": "next_thousand",
         "guide_from_start": False,
         "initialization": "xavier",
+        "selection": "first",
+        "sampling": "mirrored",
+        "elite_weights": "log",
+        "variance_estimate": "cem_rl",
+        "update_order": "values_first",
+        "damping": 1e-3,
+        "final_damping": 1e-5,
     },
 }
 
@@ -69,6 +84,19 @@ RESET_PERIOD = {
 }
 OTHER_RESET_PERIOD = 5000
 
+# CEM-RL's warm-up, on every environment.
+CEM_INITIAL_TOTAL_STEPS = 10_000
+
+# ERL: episodes by which a policy is judged, elite fraction, rounds between synchronisations.
+ERL_FIELDS = {
+    "Swimmer": (1, 0.1, 10),
+    "Hopper": (5, 0.3, 1),
+    "Ant": (1, 0.3, 1),
+    "Walker2d": (3, 0.2, 10),
+    "HalfCheetah": (1, 0.1, 10),
+}
+_ERL_NAMES = ("episodes_per_round", "elite_fraction", "synchronization_period")
+
 
 def preset_fields(
     preset: str, scheme: str, env: EnvName | None, num_learners: int
@@ -79,10 +107,15 @@ def preset_fields(
     by_scheme: dict[str, dict[str, Any]] = {
         "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
         "distributed": {"updates_per_step": "N"},
+        "cem": {"initial_steps": -(-CEM_INITIAL_TOTAL_STEPS // num_learners)},
+        "erl": {
+            "initial_steps": 0,
+            **dict(zip(_ERL_NAMES, ERL_FIELDS.get(family, ERL_FIELDS["Swimmer"]), strict=True)),
+        },
     }
     return {
         **PRESETS[preset],
-        **by_scheme.get(scheme, {}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": -(-total // num_learners),
+        **by_scheme.get(scheme, {}),
     }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from p3s.schemes.base import Scheme
+from p3s.schemes.cem import CEM
 from p3s.schemes.center import Center
 from p3s.schemes.distributed import Distributed
+from p3s.schemes.erl import ERL
 from p3s.schemes.p3s import P3S
 from p3s.schemes.pbt import PBT
 from p3s.schemes.resetting import Resetting
@@ -12,7 +14,8 @@ from p3s.schemes.sharing import Sharing
 from p3s.schemes.single import Single
 
 SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme for scheme in (P3S, Sharing, Resetting, Distributed, Center, PBT, Single)
+    scheme.name: scheme
+    for scheme in (P3S, Sharing, Resetting, Distributed, Center, CEM, ERL, PBT, Single)
 }
 
 ALIASES = {"eso": "sharing", "re": "resetting", "drl": "distributed"}
@@ -27,6 +30,8 @@ def scheme_name(name: str) -> str:
 
 __all__ = [
     "ALIASES",
+    "CEM",
+    "ERL",
     "P3S",
     "PBT",
     "SCHEMES",

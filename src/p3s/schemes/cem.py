@@ -1,0 +1,314 @@
+"""CEM-TD3 (Appendix D; Pourchot & Sigaud 2019): a search distribution over policies, one critic.
+
+    in rounds
+        1. policies are drawn from N(mean, diag(variance)), mirrored or not
+        2. half of them, and the common value functions, take gradient steps on the common
+           replay: as many as the round before had environment steps
+        3. every policy plays `episodes_per_round` noiseless episodes; all go into the replay
+        4. mean and variance are taken from the best half
+
+The run is judged by the mean. Two sets of values of the same fields: `paper` is the plain form
+that Appendix D describes, `authors` is the CEM-RL code that its numbers come from: mirrored
+samples, log weights, a variance about the old mean divided by the number of elites, damping, and
+value steps before policy steps.
+
+Differs from that code in: the selected policies step together as one program, after all value
+steps, where the code goes through them one by one; value targets take the selected policies in
+turn, not one after the other; the networks and the value loss are those of the base algorithm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from p3s import chief, keys
+from p3s.learners import act, pick
+from p3s.schemes.base import EpisodeScheme
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+
+class CEMState(NamedTuple):
+    """The distribution, the policies drawn from it, and the common value functions."""
+
+    mean: Params
+    variance: Params
+    damping: jax.Array
+    selected: Params
+    optimizers: Any
+    others: Params
+    critic: Learner
+    turn: jax.Array
+
+
+def elite_weights(kind: Literal["equal", "log"], count: int) -> np.ndarray:
+    """Weights of the elites, best first: all equal, or proportional to log((count + 1) / rank)."""
+    weights = np.log((count + 1) / np.arange(1, count + 1)) if kind == "log" else np.ones(count)
+    return (weights / weights.sum()).astype(np.float32)
+
+
+def fit(
+    mean: Params,
+    elites: Params,
+    weights: np.ndarray,
+    estimate: Literal["plain", "cem_rl"],
+    damping: jax.Array,
+) -> tuple[Params, Params]:
+    """Mean and variance of the elites (stacked, best first), and damping added to the variance.
+
+    plain: about their own mean. cem_rl: about the old mean, over the number of elites.
+    """
+    new_mean = jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), elites)
+    about = new_mean if estimate == "plain" else mean
+    divisor = 1 if estimate == "plain" else len(weights)
+    variance = jax.tree.map(
+        lambda leaf, center: jnp.tensordot(weights, (leaf - center) ** 2, 1) / divisor + damping,
+        elites,
+        about,
+    )
+    return new_mean, variance
+
+
+def draw_policies(
+    key: jax.Array, mean: Params, variance: Params, count: int, mirrored: bool
+) -> Params:
+    """`count` stacked draws of the distribution; mirrored: the second half mirrors the first."""
+    leaves, structure = jax.tree.flatten(mean)
+    leaf_keys = jax.random.split(key, len(leaves))
+
+    def draw(leaf_key: jax.Array, center: jax.Array, spread: jax.Array) -> jax.Array:
+        independent = -(-count // 2) if mirrored else count
+        noise = jax.random.normal(leaf_key, (independent, *center.shape), jnp.float32)
+        noise = jnp.concatenate([noise, -noise])[:count] if mirrored else noise
+        return center + jnp.sqrt(spread) * noise
+
+    drawn = [draw(*each) for each in zip(leaf_keys, leaves, jax.tree.leaves(variance), strict=True)]
+    return jax.tree.unflatten(structure, drawn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CEM(EpisodeScheme):
+    """Policies are drawn from a distribution that follows the best; half take gradient steps."""
+
+    name: ClassVar[str] = "cem"
+    paper_name: ClassVar[str] = "CEM-TD3 (Appendix D)"
+    stacked: ClassVar[tuple[str, ...]] = ("selected", "optimizers")
+    fixed: ClassVar[tuple[str, ...]] = ("mean", "variance", "damping", "others")
+
+    initial_steps: int = 1000
+    """Own steps before the first update."""
+    num_selected: int | Literal["half"] = "half"
+    """Policies of a round that take gradient steps."""
+    num_elites: int | Literal["half"] = "half"
+    """Best policies of a round that the next distribution is made of."""
+    selection: Literal["random", "first"] = "random"
+    """Which policies take gradient steps: random ones (paper), or the first drawn, whose mirror
+    images do not (authors)."""
+    sampling: Literal["independent", "mirrored"] = "independent"
+    """Policies are drawn independently (paper), or in pairs mirrored at the mean (authors)."""
+    elite_weights: Literal["equal", "log"] = "equal"
+    """Elites count the same (paper), or by the logarithm of their rank (authors)."""
+    variance_estimate: Literal["plain", "cem_rl"] = "plain"
+    """Variance of the elites (paper), or their squares about the old mean over their number
+    (authors)."""
+    update_order: Literal["together", "values_first"] = "together"
+    """Value and policy steps alternate (paper), or all value steps come first (authors)."""
+    initial_variance: float = 1e-3
+    """Variance of every parameter at the start."""
+    damping: float = 0.0
+    """What is added to the variance, at the start: nothing (paper), 1e-3 (authors)."""
+    final_damping: float = 0.0
+    """What is added to the variance in the end: nothing (paper), 1e-5 (authors)."""
+    damping_decay: float = 0.95
+    """Share of the damping's excess over its end that is left after a round."""
+
+    def problem(self) -> str | None:
+        for field, count in (("num_selected", self._selected), ("num_elites", self._elites)):
+            if not 1 <= count <= self.num_learners:
+                return (
+                    f"{field} must be at least 1 and at most the population, "
+                    f"{self.num_learners}, not {getattr(self, field)}"
+                )
+        for field in ("initial_variance", "damping", "final_damping"):
+            if getattr(self, field) < 0:
+                return f"{field} must be at least 0, not {getattr(self, field)}"
+        if not 0 <= self.damping_decay <= 1:
+            return f"damping_decay must be between 0 and 1, not {self.damping_decay}"
+        return super().problem()
+
+    @property
+    def _selected(self) -> int:
+        return max(self.num_learners // 2, 1) if self.num_selected == "half" else self.num_selected
+
+    @property
+    def _elites(self) -> int:
+        return max(self.num_learners // 2, 1) if self.num_elites == "half" else self.num_elites
+
+    @property
+    def num_trained(self) -> int:
+        return self._selected
+
+    @property
+    def updates_per_step(self) -> int:
+        return 2 if self.update_order == "values_first" else 1
+
+    def with_policy(self, update: int, position: int, backlog: int) -> bool:
+        """Values first: only value steps in the first half of a backlog, then only policy steps."""
+        return self.update_order == "together" or position >= backlog // 2
+
+    def num_batches(self, with_policy: bool) -> int:
+        return self.num_trained if with_policy else 1
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> CEMState:
+        critic = self.algorithm.init(jax.random.fold_in(key, 0), spec)
+        mean = self.algorithm.policy_of(critic)
+        variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, self.initial_variance), mean)
+        return self._next_round(
+            jax.random.fold_in(key, 1),
+            np.arange(self.num_learners),
+            CEMState(
+                mean=mean,
+                variance=variance,
+                damping=jnp.float32(self.damping),
+                selected=None,
+                optimizers=None,
+                others=None,
+                critic=critic,
+                turn=jnp.int32(0),
+            ),
+        )
+
+    def _next_round(
+        self, key: jax.Array, order: jax.Array | np.ndarray, state: CEMState
+    ) -> CEMState:
+        """New policies, those that take gradient steps first, with fresh optimisers."""
+        mirrored = self.sampling == "mirrored"
+        drawn = draw_policies(key, state.mean, state.variance, self.num_learners, mirrored)
+        selected, others = order[: self._selected], order[self._selected :]
+        fresh = jax.tree.map(
+            lambda leaf: jnp.zeros((self._selected, *leaf.shape), leaf.dtype),
+            state.critic.extra["policy_optimizer"],
+        )
+        return state._replace(
+            selected=pick(drawn, selected), others=pick(drawn, others), optimizers=fresh
+        )
+
+    def policies(self, state: CEMState) -> Params:
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), state.selected, state.others)
+
+    def champions(self, state: CEMState) -> Params:
+        return jax.tree.map(lambda leaf: leaf[None], state.mean)
+
+    def acting(self, state: CEMState) -> Any:
+        return state.selected, state.others
+
+    def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
+        split = self._selected
+        return jnp.concatenate(
+            [
+                act(self.algorithm, policies, own, key, step, explore=False)
+                for policies, own in zip(
+                    acting, (observations[:split], observations[split:]), strict=True
+                )
+                if len(own)
+            ]
+        )
+
+    def learn(
+        self, state: CEMState, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[CEMState, Metrics]:
+        value_key, policy_key = jax.random.split(key)
+        metrics: Metrics = {}
+        count = len(batches.reward)
+        if self.update_order == "together" or not with_policy:
+            state, metrics = self._value_step(state, pick(batches, 0), value_key)
+            metrics = {name: jnp.full(count, value) for name, value in metrics.items()}
+        if with_policy:
+            state, more = self._policy_steps(state, batches, policy_key)
+            metrics = {**metrics, **more}
+        return state, metrics
+
+    def _value_step(
+        self, state: CEMState, batch: Transition, key: jax.Array
+    ) -> tuple[CEMState, Metrics]:
+        """One step of the value functions, whose targets follow one of the selected policies."""
+        policy = pick(state.selected, state.turn % self._selected)
+        critic = self.algorithm.with_policy(state.critic, policy)
+        if "target_policy" in critic.extra:
+            critic = critic._replace(extra={**critic.extra, "target_policy": policy})
+        critic, metrics = self.algorithm.value_step(critic, batch, key)
+        critic = self.algorithm.follow_targets(critic)
+        return state._replace(critic=critic, turn=state.turn + 1), metrics
+
+    def _policy_steps(
+        self, state: CEMState, batches: Transition, key: jax.Array
+    ) -> tuple[CEMState, Metrics]:
+        """One step of every selected policy on the common value functions, as one program.
+
+        What else a policy step moves, like SAC's temperature, moves as the first one's does.
+        """
+
+        def step(
+            policy: Params, optimizer: Any, batch: Transition, step_key: jax.Array
+        ) -> tuple[Learner, Metrics]:
+            learner = self.algorithm.with_policy(state.critic, policy)
+            learner = learner._replace(extra={**learner.extra, "policy_optimizer": optimizer})
+            return self.algorithm.policy_step(
+                learner, batch, Guide(policy, jnp.float32(0.0)), step_key
+            )
+
+        step_keys = keys.per_learner(key, self._selected)
+        learners, metrics = jax.vmap(step)(state.selected, state.optimizers, batches, step_keys)
+        extra = {
+            name: value
+            if name.startswith("target_") or name == "policy_optimizer"
+            else pick(learners.extra[name], 0)
+            for name, value in state.critic.extra.items()
+        }
+        state = state._replace(
+            selected=self.algorithm.policy_of(learners),
+            optimizers=learners.extra["policy_optimizer"],
+            critic=state.critic._replace(extra=extra),
+        )
+        return state, metrics
+
+    @partial(jax.jit, static_argnums=0)
+    def _evolve(
+        self, state: CEMState, elites: jax.Array, order: jax.Array, key: jax.Array
+    ) -> CEMState:
+        """The distribution of the elites, and the policies of the next round."""
+        weights = elite_weights(self.elite_weights, self._elites)
+        best = pick(self.policies(state), elites)
+        mean, variance = fit(state.mean, best, weights, self.variance_estimate, state.damping)
+        excess = state.damping - self.final_damping
+        damping = self.final_damping + self.damping_decay * excess
+        state = state._replace(mean=mean, variance=variance, damping=damping)
+        return self._next_round(key, order, state)
+
+    def review(
+        self,
+        state: CEMState,
+        recent_returns: np.ndarray,
+        observations: np.ndarray,
+        draw: np.random.Generator,
+    ) -> tuple[CEMState, dict[str, Any]]:
+        returns = chief.mean_returns(recent_returns)
+        elites = np.argsort(-returns, kind="stable")[: self._elites]
+        order = np.arange(self.num_learners)
+        if self.selection == "random":
+            order = draw.permutation(self.num_learners)
+        key = jax.random.key(int(draw.integers(2**31)))
+        state = self._evolve(state, elites, order, key)
+        variances = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.variance)])
+        return state, {
+            "best": int(elites[0]),
+            "elites": elites.tolist(),
+            "trained_elites": int((elites < self._selected).sum()),
+            "sigma": float(np.sqrt(variances.mean())),
+            "damping": float(state.damping),
+        }

@@ -1,0 +1,231 @@
+"""Evolutionary RL, ERL (Khadka & Tumer 2018; Appendix F compares on Swimmer).
+
+    in rounds (generations)
+        1. every evolved policy plays noiseless episodes, the learner one noisy one; all
+           transitions go into the common replay
+        2. the best `elite_fraction` survive unchanged; tournaments of three choose parents of
+           the rest; those that won no tournament are replaced by crossed-over copies of an elite
+           and a winner; all but the elites mutate
+        3. every `synchronization_period` rounds the learner's policy replaces the worst policy
+        4. the learner takes as many gradient steps as the round had environment steps
+
+The run is judged by the best policy of the round before; the learner's own policy is evaluated
+beside it (`gradient_returns`), without counting for the score.
+
+Differs from the authors in: networks and noise are those of the base algorithm (theirs: layer
+norm, Ornstein-Uhlenbeck noise); the learner plays while the population does, and its policy joins
+the population before the round's gradient steps, not after; a crossover exchanges each unit with
+probability one half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from p3s import chief
+from p3s.learners import act, init_learners, pick, update_learners
+from p3s.schemes.base import EpisodeScheme
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+TOURNAMENT_SIZE = 3
+LARGEST_WEIGHT = 1e6
+
+
+class ERLState(NamedTuple):
+    """The evolved policies, the best of the round before, and the learner (stacked, one)."""
+
+    population: Params
+    champion: Params
+    learners: Learner
+    generation: jax.Array
+
+
+def tournament(ranking: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
+    """`count` winners of tournaments, each the best ranked of `TOURNAMENT_SIZE` random entrants."""
+    entrants = draw.integers(len(ranking), size=(count, TOURNAMENT_SIZE))
+    return ranking[entrants.min(axis=1)]
+
+
+def cross_over(
+    one: list[np.ndarray], other: list[np.ndarray], draw: np.random.Generator
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Two children: each unit (last axis) of each array comes from one parent or the other."""
+    first, second = [], []
+    for ours, theirs in zip(one, other, strict=True):
+        keep = draw.random(ours.shape[-1]) < 0.5
+        first.append(np.where(keep, ours, theirs))
+        second.append(np.where(keep, theirs, ours))
+    return first, second
+
+
+def mutate(
+    arrays: list[np.ndarray], share: float, strength: float, draw: np.random.Generator
+) -> list[np.ndarray]:
+    """Change up to `share` of the entries of every matrix.
+
+    Of these, 5 % move by N(0, (100 strength w)²), 5 % are drawn anew from N(0, 1), and the rest
+    move by N(0, (strength w)²).
+    """
+    changed = []
+    for array in arrays:
+        if array.ndim < 2:
+            changed.append(array)
+            continue
+        flat = array.ravel().copy()
+        count = int(draw.integers(int(np.ceil(share * flat.size)) + 1))
+        where = draw.integers(flat.size, size=count)
+        kind, noise = draw.random(count), draw.standard_normal(count)
+        weight = flat[where]
+        factor = np.where(kind < 0.05, 100 * strength, strength)
+        moved = np.where((kind >= 0.05) & (kind < 0.1), noise, weight + factor * weight * noise)
+        flat[where] = np.clip(moved, -LARGEST_WEIGHT, LARGEST_WEIGHT)
+        changed.append(flat.reshape(array.shape))
+    return changed
+
+
+@dataclass(frozen=True, kw_only=True)
+class ERL(EpisodeScheme):
+    """Policies evolve; one gradient learner learns from what they do and joins them at times."""
+
+    name: ClassVar[str] = "erl"
+    paper_name: ClassVar[str] = "ERL, evolutionary RL (Appendix F)"
+    stacked: ClassVar[tuple[str, ...]] = ("learners",)
+    fixed: ClassVar[tuple[str, ...]] = ("population", "champion", "generation")
+    extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
+
+    num_learners: int = 10
+    """Evolved policies, each with its own environment copy, beside the learner's."""
+    initial_steps: int = 0
+    """Own steps before the first update."""
+    elite_fraction: float = 0.1
+    """Share of the population that survives a round unchanged, one at least."""
+    mutation_probability: float = 0.9
+    """Probability that a policy which is no elite mutates."""
+    mutated_share: float = 0.1
+    """Largest share of a matrix's entries that a mutation changes."""
+    mutation_strength: float = 0.1
+    """Standard deviation of a mutation, as a share of the entry."""
+    synchronization_period: int = 10
+    """Rounds after which the learner's policy replaces the worst of the population."""
+
+    def problem(self) -> str | None:
+        for field in ("elite_fraction", "mutation_probability", "mutated_share"):
+            if not 0 <= getattr(self, field) <= 1:
+                return f"{field} must be between 0 and 1, not {getattr(self, field)}"
+        if self.mutation_strength < 0:
+            return f"mutation_strength must be at least 0, not {self.mutation_strength}"
+        if self.synchronization_period < 1:
+            return f"synchronization_period must be at least 1, not {self.synchronization_period}"
+        if self.num_elites >= max(self.num_learners, 2):
+            return (
+                f"elite_fraction {self.elite_fraction} keeps all {self.num_learners} policies: "
+                "at least one must be free to change"
+            )
+        return super().problem()
+
+    @property
+    def num_elites(self) -> int:
+        """Policies that survive a round unchanged."""
+        return max(1, int(self.elite_fraction * self.num_learners))
+
+    @property
+    def num_envs(self) -> int:
+        return self.num_learners + 1
+
+    @property
+    def num_trained(self) -> int:
+        return 1
+
+    @property
+    def round_episodes(self) -> np.ndarray:
+        return np.array([self.episodes_per_round] * self.num_learners + [1])
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> ERLState:
+        learners = init_learners(self.algorithm, key, spec, self.num_learners + 1, False)
+        population = jax.tree.map(lambda leaf: leaf[:-1], self.algorithm.policy_of(learners))
+        learner = jax.tree.map(lambda leaf: leaf[-1:], learners)
+        return ERLState(population, pick(population, 0), learner, jnp.int32(0))
+
+    def policies(self, state: ERLState) -> Params:
+        return self._joined(state.population, self.algorithm.policy_of(state.learners))
+
+    def champions(self, state: ERLState) -> Params:
+        champion = jax.tree.map(lambda leaf: leaf[None], state.champion)
+        return self._joined(champion, self.algorithm.policy_of(state.learners))
+
+    @staticmethod
+    def _joined(first: Params, second: Params) -> Params:
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), first, second)
+
+    def acting(self, state: ERLState) -> Any:
+        return state.population, self.algorithm.policy_of(state.learners)
+
+    def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
+        population, learner = acting
+        evolved = act(self.algorithm, population, observations[:-1], key, step, explore=False)
+        noisy = act(self.algorithm, learner, observations[-1:], key, step, explore=True)
+        return jnp.concatenate([evolved, noisy])
+
+    def learn(
+        self, state: ERLState, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[ERLState, Metrics]:
+        own = pick(self.algorithm.policy_of(state.learners), 0)
+        pull = Guide(own, jnp.zeros(1, jnp.float32))
+        learners, metrics = update_learners(
+            self.algorithm, state.learners, batches, pull, key, with_policy
+        )
+        return state._replace(learners=learners), metrics
+
+    def review(
+        self,
+        state: ERLState,
+        recent_returns: np.ndarray,
+        observations: np.ndarray,
+        draw: np.random.Generator,
+    ) -> tuple[ERLState, dict[str, Any]]:
+        fitness = chief.mean_returns(recent_returns)[:-1]
+        ranking = np.argsort(-fitness, kind="stable")
+        leaves, structure = jax.tree.flatten(jax.device_get(state.population))
+        genomes = [[leaf[index] for leaf in leaves] for index in range(self.num_learners)]
+        genomes, about = self._evolve(genomes, ranking, draw)
+        generation = int(state.generation) + 1
+        if generation % self.synchronization_period == 0:
+            learner = pick(self.algorithm.policy_of(state.learners), 0)
+            genomes[ranking[-1]] = jax.device_get(jax.tree.leaves(learner))
+            about["synchronized"] = int(ranking[-1])
+        stacked = [np.stack(entries) for entries in zip(*genomes, strict=True)]
+        after = ERLState(
+            jax.tree.unflatten(structure, stacked),
+            pick(state.population, int(ranking[0])),
+            state.learners,
+            jnp.int32(generation),
+        )
+        return after, {"best": int(ranking[0]), "generation": generation, **about}
+
+    def _evolve(
+        self, genomes: list[list[np.ndarray]], ranking: np.ndarray, draw: np.random.Generator
+    ) -> tuple[list[list[np.ndarray]], dict[str, Any]]:
+        """The next generation, in the places of this one, and what was done."""
+        elites = ranking[: self.num_elites]
+        winners = tournament(ranking, self.num_learners - self.num_elites, draw)
+        parents = [int(winner) for winner in winners if winner not in elites] or [int(elites[0])]
+        replaced = [i for i in range(self.num_learners) if i not in elites and i not in winners]
+        after = list(genomes)
+        for place in range(0, len(replaced), 2):
+            elite, parent = int(draw.choice(elites)), int(draw.choice(parents))
+            children = cross_over(genomes[elite], genomes[parent], draw)
+            for index, child in zip(replaced[place : place + 2], children, strict=False):
+                after[index] = child
+        mutated = []
+        for index in range(self.num_learners):
+            if index not in elites and draw.random() < self.mutation_probability:
+                after[index] = mutate(
+                    after[index], self.mutated_share, self.mutation_strength, draw
+                )
+                mutated.append(index)
+        return after, {"elites": elites.tolist(), "replaced": replaced, "mutated": mutated}
