@@ -13,7 +13,7 @@ FIELDS = {
     "resetting": {"review_period": 500},
     "pbt": {"review_period": 500},
 }
-STEPS = {"cem": 60_000, "erl": 60_000, "single": 12_000}
+STEPS = {"cem": 30_000, "erl": 40_000, "single": 12_000}
 
 
 @pytest.mark.slow
