@@ -100,9 +100,9 @@ class Config:
         """The configuration that `to_json` wrote."""
         algorithm = build(ALGORITHMS, "algorithm", record["algorithm"], record["algorithm_fields"])
         fields = {**record["scheme_fields"], "algorithm": algorithm}
-        name = record["scheme"]
-        known = {**SCHEMES, name: scheme_class(name, record["algorithm"])}
-        scheme = build(known, "scheme", name, fields)
+        alone = {OnPolicySingle.name: OnPolicySingle}
+        known = alone if algorithm.on_policy else SCHEMES
+        scheme = build(known, "scheme", record["scheme"], fields)
         env = record["environment"]
         options = {option.name: record[option.name] for option in dataclasses.fields(RunOptions)}
         return cls(
@@ -137,8 +137,6 @@ def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]
 
 def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
     """The class of a scheme with this algorithm; UserError if the two do not go together."""
-    if scheme not in SCHEMES:
-        raise unknown("scheme", scheme, SCHEMES)
     if not ALGORITHMS[algorithm].on_policy:
         return SCHEMES[scheme]
     if scheme != OnPolicySingle.name:

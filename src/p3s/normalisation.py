@@ -13,7 +13,7 @@ standard normal of weight 1e-4.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +36,16 @@ def normalise(observation: Array, scaling: Scaling | None) -> Array:
     if scaling is None:
         return observation
     return ((observation - scaling.mean) * scaling.scale).clip(-LARGEST, LARGEST)
+
+
+def normalise_batches(batches: Any, scaling: Scaling | None) -> Any:
+    """Transitions with both observations normalised; as they are if there is no scaling."""
+    if scaling is None:
+        return batches
+    return batches._replace(
+        observation=normalise(batches.observation, scaling),
+        next_observation=normalise(batches.next_observation, scaling),
+    )
 
 
 def identity_scaling(spec: EnvSpec) -> Scaling:

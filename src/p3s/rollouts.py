@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from p3s.algorithms import Algorithm
 from p3s.algorithms.on_policy import OnPolicy
 from p3s.normalisation import Scaling, normalise
 from p3s.rhythm import Due
@@ -47,6 +48,13 @@ class RolloutRows:
     def resume(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from a snapshot."""
         self._rows = list(arrays["rows"].copy())
+
+
+def rollout_rows(algorithm: Algorithm, spec: EnvSpec) -> RolloutRows | None:
+    """Where an on-policy algorithm keeps its steps; None for any other, which has the replay."""
+    if not isinstance(algorithm, OnPolicy):
+        return None
+    return RolloutRows(spec, padded_to=algorithm.rollout_steps)
 
 
 def unpack_rollout(spec: EnvSpec, rows: Array) -> Rollout:

@@ -29,7 +29,6 @@ import numpy as np
 from p3s import chief, keys
 from p3s.algorithms import ALGORITHMS
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.algorithms.on_policy import OnPolicy
 from p3s.checkpoint import Checkpoints, Snapshot
 from p3s.collect import Collector, Episode
 from p3s.config import Config
@@ -38,13 +37,13 @@ from p3s.errors import TrainingStopped, UserError
 from p3s.evaluation import Evaluator
 from p3s.learners import learner_mesh, pick, place
 from p3s.metrics import MetricsWindow
-from p3s.normalisation import RunningMoments, Scaling, normalise
+from p3s.normalisation import RunningMoments, Scaling, normalise, normalise_batches
 from p3s.policy import Policy, flatten_names, unflatten_names
 from p3s.records import RunFolder
 from p3s.replay import Replay, check_memory
 from p3s.rhythm import Due
-from p3s.rollouts import RolloutRows, unpack_rollout
-from p3s.types import EnvSpec, unpack
+from p3s.rollouts import rollout_rows, unpack_rollout
+from p3s.types import unpack
 
 
 class Training:
@@ -67,7 +66,7 @@ class Training:
         seed, count = self.options.seed, self.scheme.num_envs
         self.collector = Collector(make, count, seed)
         self.replay = Replay(capacity, self.spec)
-        self.rollout = _rollout_rows(config, self.spec)
+        self.rollout = rollout_rows(config.algorithm, self.spec)
         normalised = config.algorithm.normalise_observations
         self.moments = RunningMoments(self.spec) if normalised else None
         self.evaluator = Evaluator(make, config.algorithm, seed)
@@ -112,7 +111,7 @@ class Training:
             with_policy: bool,
         ) -> Any:
             step_key = jax.random.fold_in(key, update)
-            batches = _normalised(unpack_rows(spec, rows), scaling)
+            batches = normalise_batches(unpack_rows(spec, rows), scaling)
             state, metrics = scheme.learn(
                 state_type(**moving, **fixed), batches, step_key, with_policy
             )
@@ -403,23 +402,6 @@ class Training:
         self.evaluator.close()
         if self.folder is not None:
             self.folder.close()
-
-
-def _rollout_rows(config: Config, spec: EnvSpec) -> RolloutRows | None:
-    """Where an on-policy algorithm keeps its steps."""
-    if not isinstance(config.algorithm, OnPolicy):
-        return None
-    return RolloutRows(spec, config.algorithm.rollout_steps)
-
-
-def _normalised(batches: Any, scaling: Scaling | None) -> Any:
-    """Transitions with both observations normalised; as they are if there is no scaling."""
-    if scaling is None:
-        return batches
-    return batches._replace(
-        observation=normalise(batches.observation, scaling),
-        next_observation=normalise(batches.next_observation, scaling),
-    )
 
 
 def _check_actions(config: Config, env: Adapter) -> None:
