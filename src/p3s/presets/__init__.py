@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from p3s.algorithms import Algorithm
 from p3s.envs import EnvName
+from p3s.schemes import PBT
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -70,8 +72,21 @@ RESET_PERIOD = {
 OTHER_RESET_PERIOD = 5000
 
 
+# What the original codes of SAC (8258e33) and SQL (6f51eac) multiply rewards by, where it is not
+# the field's default.
+REWARD_SCALE = {
+    ("sac_2018", "Swimmer"): 25.0,
+    ("sql", "Walker2d"): 10.0,
+    ("sql", "Ant"): 300.0,
+}
+
+
 def preset_fields(
-    preset: str, scheme: str, env: EnvName | None, num_learners: int
+    preset: str,
+    scheme: str,
+    env: EnvName | None,
+    num_learners: int,
+    algorithm: type[Algorithm],
 ) -> dict[str, Any]:
     """The values that a preset gives to fields, for this environment (None: one of the user's)."""
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
@@ -79,10 +94,13 @@ def preset_fields(
     by_scheme: dict[str, dict[str, Any]] = {
         "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
         "distributed": {"updates_per_step": "N"},
+        "pbt": {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))},
     }
+    scale = REWARD_SCALE.get((algorithm.name, family))
     return {
         **PRESETS[preset],
         **by_scheme.get(scheme, {}),
+        **({} if scale is None else {"reward_scale": scale}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": -(-total // num_learners),
     }
