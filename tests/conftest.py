@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import jax
 import pytest
 
 from p3s import devices
 from p3s.config import Config, resolve
 from p3s.envs import make_env
+from p3s.networks import Network, register_network
 from p3s.train import Training
 
 devices.prepare()
+
+
+@register_network("test_linear")
+class Linear(Network):
+    """One matrix, without a bias or hidden layers."""
+
+    def init(self, key, input_sizes, output_size):
+        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
+
+    def apply(self, params, inputs):
+        return inputs @ params["matrix"]
+
 
 SMALL = {
     "hidden_sizes": (16, 16),

@@ -64,6 +64,11 @@ def soft_value(value: Params, observation: jax.Array, actions: jax.Array) -> jax
     return mean + size * jnp.log(2.0)
 
 
+def value_loss(value: Params, batch: Transition, target: jax.Array) -> jax.Array:
+    """½ mean (y - Q(s, a))²."""
+    return 0.5 * jnp.mean((q_value(value, batch.observation, batch.action) - target) ** 2)
+
+
 def log_density(value: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
     """What the policy should sample from, before tanh, up to a constant: Q + log |da/du|."""
     slope = jnp.sum(jnp.log(1.0 - action**2 + SQUASH_EPSILON), axis=-1)
@@ -191,12 +196,7 @@ class SQL(OffPolicy):
         next_value = soft_value(extra["target_value"], batch.next_observation, actions)
         scaled = batch._replace(reward=self.reward_scale * batch.reward)
         target = bootstrap(scaled, self.discount, next_value)
-
-        def loss_of(value: Params) -> jax.Array:
-            errors = q_value(value, batch.observation, batch.action) - target
-            return 0.5 * jnp.mean(errors**2)
-
-        loss, gradient = jax.value_and_grad(loss_of)(learner.value)
+        loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
         value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
         count = extra["num_updates"] + 1
         extra = {
