@@ -186,7 +186,10 @@ class TestFields:
     shaping = {  # noqa: RUF012
         "hidden_sizes": (16, 14), "initialization": "xavier", "targets_start": "independent",
         "distance_reduction": "mean", "double": False, "dueling": True,
+        "activation": "tanh", "layer_norm": True, "network": "test_linear",
+        "num_value_actions": 8, "num_particles": 8,
     }  # fmt: skip
+    only_in_updates = ("double", "num_value_actions", "num_particles")
     elsewhere = ("batch_size", "policy_period")
     """Used by the loop, not by the algorithm: tests/test_schemes.py."""
 
@@ -222,7 +225,10 @@ class TestFields:
 
     def test_none_is_dead(self, algorithm):
         # Three updates are too few for the default period of hard targets.
-        made = make(algorithm, **({"target_period": 2} if algorithm == "dqn" else {}))
+        hard = "target_period" in {
+            field.name for field in dataclasses.fields(ALGORITHMS[algorithm])
+        }
+        made = make(algorithm, **({"target_period": 2} if hard else {}))
         numbers = self.numbers(made)
         spec = SPECS[made.actions]
         spaced = jax.jit(jax.vmap(lambda numbers: self.history(made, numbers)))
@@ -238,24 +244,26 @@ class TestFields:
             if not hasattr(made, name):
                 continue
             other = dataclasses.replace(made, **{name: value})
-            assert self.shape_of(made, spec) != self.shape_of(other, spec), name
+            updated = name in self.only_in_updates
+            ours, theirs = (self.shape_of(each, spec, updated) for each in (made, other))
+            assert ours != theirs, name
 
     def other(self, name: str, value: float) -> float:
         if name in ("target_period", "epsilon_updates"):
             return 3
         return value * 0.3 if value else 0.5
 
-    def shape_of(self, made: Algorithm, spec: EnvSpec):
-        """What fields that decide the form of things can change, without compiling an update."""
+    def shape_of(self, made: Algorithm, spec: EnvSpec, updated: bool):
+        """What fields that decide the form of things can change; an update only where needed."""
         learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
         observation = random_batch(spec, 0).observation
         parts = [learner, made.distance(learner.policy, other.policy, observation)]
-        if hasattr(made, "double"):
+        if updated:
             mixed = other._replace(policy=learner.policy)
             batch = random_batch(spec, 0)
             guide = Guide(other.policy, jnp.float32(0.0))
-            value, _ = made.value_step(mixed, batch, jax.random.key(0))
-            parts.append(made.policy_step(value, batch, guide, jax.random.key(0)))
+            value, _ = jax.jit(made.value_step)(mixed, batch, jax.random.key(0))
+            parts.append(jax.jit(made.policy_step)(value, batch, guide, jax.random.key(0)))
         return [leaf.tobytes() for leaf in leaves(parts)]
 
     def test_bad_values(self, algorithm):
@@ -265,6 +273,8 @@ class TestFields:
             ({"learning_rate": 0.0}, "learning_rate must be above 0"),
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
             ({"batch_size": 0}, "batch_size must be at least 1"),
+            ({"activation": "step"}, "activation must be one of relu, tanh"),
+            ({"network": "none"}, "network 'none' is not known: import the module"),
         ):
             assert message in (ALGORITHMS[algorithm](**fields).problem() or "")
         assert ALGORITHMS[algorithm]().problem() is None
@@ -278,6 +288,7 @@ QUIET = {
     "sac_2018": {"temperature": 1e-3, "reward_scale": 1.0},
     "sac_discrete": {"initial_temperature": 1e-3, "target_entropy": 0.0},
     "dqn": {"target_rate": 0.05, "target_period": 1},
+    "sql": {"target_rate": 0.05, "target_period": 1},
 }
 GAMMA = 0.5
 

@@ -7,13 +7,32 @@ discrete      action (batch,) int64 = start + argmax(layers(observation))
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from p3s.errors import UserError
+from p3s.networks import LAYER_NORM_EPSILON, Activation, Layers, dense_layers
 from p3s.policy import Policy
 
 OPSET = 17
+
+ACTIVATION_NODES: dict[str, list[tuple[str, list[str], dict[str, float]]]] = {
+    "relu": [("Relu", ["x"], {})],
+    "tanh": [("Tanh", ["x"], {})],
+    "elu": [("Elu", ["x"], {"alpha": 1.0})],
+    "leaky_relu": [("LeakyRelu", ["x"], {"alpha": 0.01})],
+    "gelu": [
+        ("Mul", ["x", "sqrt_half"], {}),
+        ("Erf", ["last"], {}),
+        ("Add", ["last", "one"], {}),
+        ("Mul", ["last", "x"], {}),
+        ("Mul", ["last", "one_half"], {}),
+    ],
+    "silu": [("Sigmoid", ["x"], {}), ("Mul", ["last", "x"], {})],
+}
+"""Operators of each activation: `x` is its input, `last` the output of the operator before."""
+ACTIVATION_CONSTANTS = {"sqrt_half": 0.5**0.5, "one": 1.0, "one_half": 0.5}
 
 
 def export_onnx(policy: Policy, path: Path) -> None:
@@ -23,20 +42,14 @@ def export_onnx(policy: Policy, path: Path) -> None:
         from onnx import TensorProto, helper, numpy_helper
     except ImportError as error:
         raise UserError("the export needs onnx: pip install 'p3s[export]'") from error
-    layers = policy.algorithm.noiseless_layers(policy.params, policy.spec)
-    if layers is None:
-        raise UserError(f"policies of {policy.algorithm.name} cannot be exported: they are no MLP")
-    constants: dict[str, np.ndarray] = {}
-    nodes, value = [], "observation"
-    for index, layer in enumerate(layers):
-        for part in ("weight", "bias"):
-            constants[f"{part}_{index}"] = np.asarray(layer[part], np.float32)
-        inputs = [value, f"weight_{index}", f"bias_{index}"]
-        value = f"layer_{index}"
-        nodes.append(helper.make_node("Gemm", inputs, [value]))
-        if index < len(layers) - 1:
-            nodes.append(helper.make_node("Relu", [value], [f"activation_{index}"]))
-            value = f"activation_{index}"
+    network = policy.algorithm.noiseless_layers(policy.params, policy.spec)
+    dense = None if network is None else dense_layers(network)
+    if dense is None:
+        raise UserError(
+            f"this policy of {policy.algorithm.name} cannot be exported: "
+            "only dense layers can (network mlp)"
+        )
+    nodes, constants, value = _dense_nodes(helper, *dense)
     if policy.spec.discrete:
         constants["start"] = np.asarray(policy.about["action_start"], np.int64)
         nodes.append(helper.make_node("ArgMax", [value], ["index"], axis=-1, keepdims=0))
@@ -62,6 +75,40 @@ def export_onnx(policy: Policy, path: Path) -> None:
     onnx.checker.check_model(model)
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, str(path))
+
+
+def _dense_nodes(
+    helper: Any, layers: Layers, activation: Activation
+) -> tuple[list[Any], dict[str, np.ndarray], str]:
+    """Operators and constants of dense layers, and the name of their output."""
+    operators = ACTIVATION_NODES[activation]
+    used = {name for _, inputs, _ in operators for name in inputs}
+    constants = {
+        name: np.asarray(number, np.float32)
+        for name, number in ACTIVATION_CONSTANTS.items()
+        if name in used
+    }
+    nodes, value = [], "observation"
+
+    def add(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    for index, layer in enumerate(layers):
+        names = {part: f"{part}_{index}" for part in layer}
+        constants |= {names[part]: np.asarray(layer[part], np.float32) for part in layer}
+        value = add("Gemm", [value, names["weight"], names["bias"]], f"layer_{index}")
+        if "scale" in layer:
+            inputs = [value, names["scale"], names["shift"]]
+            value = add("LayerNormalization", inputs, f"normal_{index}", epsilon=LAYER_NORM_EPSILON)
+        if index == len(layers) - 1:
+            break
+        meaning = {"x": value}
+        for step, (operator, inputs, attributes) in enumerate(operators):
+            inputs = [meaning.get(name, name) for name in inputs]
+            value = add(operator, inputs, f"activation_{index}_{step}", **attributes)
+            meaning["last"] = value
+    return nodes, constants, value
 
 
 def _info(helper, types, name: str, size: int):

@@ -8,6 +8,7 @@ from p3s.algorithms.dqn import DQN
 from p3s.algorithms.sac import SAC
 from p3s.algorithms.sac_2018 import SAC2018
 from p3s.algorithms.sac_discrete import SACDiscrete
+from p3s.algorithms.sql import SQL
 from p3s.algorithms.td3 import TD3
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
@@ -17,9 +18,10 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         DDPG,
         SAC,
         SAC2018,
+        SQL,
         DQN,
         SACDiscrete,
     )
 }
 
-__all__ = ["ALGORITHMS", "DDPG", "DQN", "SAC", "SAC2018", "TD3", "Algorithm", "SACDiscrete"]
+__all__ = ["ALGORITHMS", "DDPG", "DQN", "SAC", "SAC2018", "SQL", "TD3", "Algorithm", "SACDiscrete"]

@@ -16,7 +16,6 @@ from typing import ClassVar, Literal
 
 import jax
 
-from p3s.networks import Layers
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -78,10 +77,10 @@ class Algorithm:
         """The learner's estimate of Q(s, a) for a batch, (batch,)."""
         raise NotImplementedError
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers | None:
-        """The noiseless policy as plain layers, for the export; None if it is no such thing.
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
+        """The noiseless policy as a network of dense layers, for the export; None if it is none.
 
-        Their output goes through tanh, or its largest entry is the action if `spec.discrete`.
+        Its output goes through tanh, or its largest entry is the action if `spec.discrete`.
         """
         return None
 

@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_value, q_values, value_loss
-from p3s.networks import Layers, apply_mlp, follow
+from p3s.networks import apply_network, follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
 def deterministic_action(policy: Params, observation: jax.Array) -> jax.Array:
     """pi(s), in [-1, 1]."""
-    return jnp.tanh(apply_mlp(policy, observation))
+    return jnp.tanh(apply_network(policy, observation))
 
 
 def td_target(
@@ -160,5 +160,5 @@ class DeterministicActorCritic(OffPolicy):
     ) -> jax.Array:
         return q_values(learner.value, observation, action).min(axis=0)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params:
         return policy

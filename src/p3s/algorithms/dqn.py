@@ -32,13 +32,13 @@ import jax.numpy as jnp
 
 from p3s.algorithms.categorical import at_action, categorical_kl
 from p3s.algorithms.off_policy import OffPolicy, bootstrap
-from p3s.networks import Layers, apply_mlp, follow_every
+from p3s.networks import apply_network, follow_every, part
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
-def all_q_values(layers: Layers, observation: jax.Array, dueling: bool) -> jax.Array:
+def all_q_values(layers: Params, observation: jax.Array, dueling: bool) -> jax.Array:
     """Q(s, .), (..., actions); dueling: V + A - mean A, V being the first output."""
-    outputs = apply_mlp(layers, observation)
+    outputs = apply_network(layers, observation)
     if not dueling:
         return outputs
     value, advantages = outputs[..., :1], outputs[..., 1:]
@@ -52,8 +52,8 @@ def huber(error: jax.Array, threshold: float) -> jax.Array:
 
 
 def q_target(
-    layers: Layers,
-    target_layers: Layers,
+    layers: Params,
+    target_layers: Params,
     batch: Transition,
     discount_factor: float,
     double: bool,
@@ -68,7 +68,7 @@ def q_target(
 
 
 def q_loss(
-    layers: Layers,
+    layers: Params,
     batch: Transition,
     target: jax.Array,
     guide_values: jax.Array,
@@ -135,9 +135,9 @@ class DQN(OffPolicy):
         layers = self.init_network(key, [spec.observation_size], outputs)
         epsilon = jnp.asarray(self.epsilon_start, jnp.float32)
         extra = {
-            "target_layers": layers,
+            "target_policy": layers,
             "num_updates": jnp.int32(0),
-            "optimizer": self.start_optimizer(layers),
+            "policy_optimizer": self.start_optimizer(layers),
         }
         return Learner({"layers": layers, "epsilon": epsilon}, {}, extra)
 
@@ -164,20 +164,20 @@ class DQN(OffPolicy):
     ) -> tuple[Learner, Metrics]:
         layers, extra = learner.policy["layers"], learner.extra
         target = q_target(
-            layers, extra["target_layers"], batch, self.discount, self.double, self.dueling
+            layers, extra["target_policy"], batch, self.discount, self.double, self.dueling
         )
         guide_values = all_q_values(guide.policy["layers"], batch.observation, self.dueling)
         (loss, distance), gradient = jax.value_and_grad(q_loss, has_aux=True)(
             layers, batch, target, guide_values, guide.weight, self
         )
-        layers, state = self.descend(layers, gradient, extra["optimizer"])
+        layers, state = self.descend(layers, gradient, extra["policy_optimizer"])
         count = extra["num_updates"] + 1
         extra = {
-            "target_layers": follow_every(
-                extra["target_layers"], layers, self.target_rate, count, self.target_period
+            "target_policy": follow_every(
+                extra["target_policy"], layers, self.target_rate, count, self.target_period
             ),
             "num_updates": count,
-            "optimizer": state,
+            "policy_optimizer": state,
         }
         fall = (self.epsilon_start - self.epsilon_end) / self.epsilon_updates
         epsilon = jnp.maximum(learner.policy["epsilon"] - fall, self.epsilon_end)
@@ -202,10 +202,6 @@ class DQN(OffPolicy):
         values = all_q_values(learner.policy["layers"], observation, self.dueling)
         return at_action(values, action)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers:
-        layers = policy["layers"]
-        if not self.dueling:
-            return layers
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
         # The best action has the largest advantage, whatever V is.
-        last = {name: leaf[..., 1:] for name, leaf in layers[-1].items()}
-        return [*layers[:-1], last]
+        return part(policy["layers"], outputs=slice(1, None)) if self.dueling else policy["layers"]

@@ -12,7 +12,15 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
-from p3s.networks import Initialization, apply_mlp, init_mlp
+from p3s.networks import (
+    ACTIVATIONS,
+    NETWORKS,
+    Activation,
+    Initialization,
+    apply_network,
+    init_network,
+    network_named,
+)
 from p3s.types import EnvSpec, Params, Transition
 
 
@@ -30,10 +38,20 @@ class OffPolicy(Algorithm):
     """How fast targets follow (τ)."""
     initialization: Initialization = "fan_in"
     """Of weights: U(±1/√fan_in) (paper's TD3), or Xavier with zero biases (authors)."""
+    activation: Activation = "relu"
+    """Between the layers of every network."""
+    layer_norm: bool = False
+    """Normalise the inputs of every activation."""
+    network: str = "mlp"
+    """Dense layers, or a network of one's own by the name it is registered with."""
 
     def problem(self) -> str | None:
         if any(size < 1 for size in self.hidden_sizes):
             return f"hidden_sizes must be at least 1 each, not {self.hidden_sizes}"
+        if self.activation not in ACTIVATIONS:
+            return f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation}"
+        if self.network not in NETWORKS:
+            return f"network {self.network!r} is not known: import the module that registers it"
         if self.learning_rate <= 0:
             return f"learning_rate must be above 0, not {self.learning_rate}"
         for field in ("discount", "target_rate"):
@@ -52,7 +70,13 @@ class OffPolicy(Algorithm):
 
     def init_network(self, key: jax.Array, input_sizes: list[int], output_size: int) -> Params:
         """A network of this algorithm's shape."""
-        return init_mlp(key, input_sizes, self.hidden_sizes, output_size, self.initialization)
+        network = network_named(self.network)(
+            hidden_sizes=self.hidden_sizes,
+            activation=self.activation,
+            layer_norm=self.layer_norm,
+            initialization=self.initialization,
+        )
+        return init_network(network, key, input_sizes, output_size)
 
     def init_q_networks(self, keys: jax.Array, spec: EnvSpec) -> Params:
         """One Q network for each key, stacked: (s, a) in; in a discrete world s in, all a out."""
@@ -65,7 +89,7 @@ class OffPolicy(Algorithm):
 
 def q_value(value: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
     """Q(s, a) of one value network."""
-    return apply_mlp(value, jnp.concatenate([observation, action], axis=-1))[..., 0]
+    return apply_network(value, jnp.concatenate([observation, action], axis=-1))[..., 0]
 
 
 def q_values(values: Params, observation: jax.Array, action: jax.Array) -> jax.Array:

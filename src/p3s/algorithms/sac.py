@@ -11,27 +11,27 @@
 The temperature alpha is learned so that the policy's entropy comes to `target_entropy` times the
 number of action dimensions. The form with a V network and a fixed temperature is `sac_2018.py`.
 
-Differs from the text in the temperature's loss only, see `temperature.py`.
+Differs from the text in the temperature's loss only, see `soft_actor_critic.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import bootstrap, q_values, value_loss
+from p3s.algorithms.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
 from p3s.algorithms.squashed_gaussian import (
     GaussianActorCritic,
     gaussian,
     policy_loss,
     squashed_sample,
 )
-from p3s.algorithms.temperature import LearnedTemperature
-from p3s.networks import follow
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.types import Guide, Learner, Params, Transition
 
 
 def soft_td_target(
@@ -49,7 +49,7 @@ def soft_td_target(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAC(GaussianActorCritic, LearnedTemperature):
+class SAC(GaussianActorCritic, SoftActorCritic):
     """Soft actor-critic with a learned temperature."""
 
     name: ClassVar[str] = "sac"
@@ -57,67 +57,32 @@ class SAC(GaussianActorCritic, LearnedTemperature):
     target_entropy: float = -1.0
     """Entropy that the temperature aims at, per action dimension."""
 
-    def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
-        keys = jax.random.split(key, 3)
-        policy, value = self.init_policy(keys[0], spec), self.init_q_networks(keys[1:], spec)
-        extra = {
-            "target_value": value,
-            **self.start_temperature(),
-            "policy_optimizer": self.start_optimizer(policy),
-            "value_optimizer": self.start_optimizer(value),
-        }
-        return Learner(policy, value, extra)
-
-    def value_step(
-        self, learner: Learner, batch: Transition, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
+    def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
         noise = jax.random.normal(key, batch.action.shape, jnp.float32)
-        target = soft_td_target(
+        return soft_td_target(
             learner.policy,
-            extra["target_value"],
+            learner.extra["target_value"],
             batch,
             noise,
-            jnp.exp(extra["log_temperature"]),
+            temperature(learner),
             self.discount,
         )
-        loss, gradient = jax.value_and_grad(lambda value: 0.5 * value_loss(value, batch, target))(
-            learner.value
-        )
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        extra = {
-            **extra,
-            "value_optimizer": state,
-            "target_value": follow(extra["target_value"], value, self.target_rate),
-        }
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
-        return Learner(learner.policy, value, extra), metrics
 
-    def policy_step(
+    def value_loss(self, values: Params, batch: Transition, target: jax.Array) -> jax.Array:
+        return 0.5 * value_loss(values, batch, target)
+
+    def policy_loss(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
-        temperature = jnp.exp(extra["log_temperature"])
-        (loss, (entropy, distance)), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-            learner.policy,
-            learner.value,
-            batch.observation,
-            jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature,
-            gaussian(guide.policy, batch.observation),
-            guide.weight,
+    ) -> PolicyLoss:
+        return partial(
+            policy_loss,
+            values=learner.value,
+            observation=batch.observation,
+            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
+            temperature=temperature(learner),
+            guide=gaussian(guide.policy, batch.observation),
+            weight=guide.weight,
         )
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        target_entropy = self.target_entropy * batch.action.shape[-1]
-        extra = {
-            **extra,
-            **self.adapt_temperature(extra, entropy, target_entropy),
-            "policy_optimizer": state,
-        }
-        metrics = {
-            "policy_loss": loss,
-            "guide_distance": distance,
-            "entropy": entropy,
-            "temperature": temperature,
-        }
-        return Learner(policy, learner.value, extra), metrics
+
+    def wanted_entropy(self, learner: Learner, batch: Transition) -> float:
+        return self.target_entropy * batch.action.shape[-1]

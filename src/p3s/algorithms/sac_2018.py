@@ -27,13 +27,13 @@ from p3s.algorithms.squashed_gaussian import (
     policy_loss,
     squashed_sample,
 )
-from p3s.networks import apply_mlp, follow
+from p3s.networks import apply_network, follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
 def state_value(value: Params, observation: jax.Array) -> jax.Array:
     """V(s)."""
-    return apply_mlp(value, observation)[..., 0]
+    return apply_network(value, observation)[..., 0]
 
 
 def state_value_loss(value: Params, observation: jax.Array, target: jax.Array) -> jax.Array:

@@ -13,12 +13,13 @@ The noiseless policy takes the most probable action.
 Differs from the original in: targets follow softly, as in SAC, where that code copies them every
 8000 updates; `target_entropy` is a smaller share of the largest entropy than its 0.98, which keeps
 a policy close to random where rewards are dense; dense layers; the temperature's loss, see
-`temperature.py`.
+`soft_actor_critic.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import jax
@@ -26,14 +27,14 @@ import jax.numpy as jnp
 
 from p3s.algorithms.categorical import at_action, categorical_kl
 from p3s.algorithms.off_policy import bootstrap
-from p3s.algorithms.temperature import LearnedTemperature
-from p3s.networks import Layers, apply_mlp, follow
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.algorithms.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
+from p3s.networks import apply_network
+from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 
 
 def all_q_values(values: Params, observation: jax.Array) -> jax.Array:
     """Q_j(s, .) of stacked networks, (networks, batch, actions)."""
-    return jax.vmap(apply_mlp, in_axes=(0, None))(values, observation)
+    return jax.vmap(apply_network, in_axes=(0, None))(values, observation)
 
 
 def soft_state_value(
@@ -62,14 +63,14 @@ def policy_loss(
     weight: jax.Array,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """-mean soft value + weight KL, with mean entropy and mean KL; values: (batch, actions)."""
-    logits = apply_mlp(policy, observation)
+    logits = apply_network(policy, observation)
     soft_value, entropy = soft_state_value(logits, values, temperature)
     distance = categorical_kl(logits, guide_logits).mean()
     return -soft_value.mean() + weight * distance, (entropy.mean(), distance)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SACDiscrete(LearnedTemperature):
+class SACDiscrete(SoftActorCritic):
     """Soft actor-critic for discrete actions, with a learned temperature."""
 
     name: ClassVar[str] = "sac_discrete"
@@ -82,82 +83,52 @@ class SACDiscrete(LearnedTemperature):
     target_entropy: float = 0.3
     """Entropy that the temperature aims at, as a share of the largest possible, log(actions)."""
 
-    def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
-        keys = jax.random.split(key, 3)
-        policy = self.init_network(keys[0], [spec.observation_size], spec.action_size)
-        value = self.init_q_networks(keys[1:], spec)
-        extra = {
-            "target_value": value,
-            **self.start_temperature(),
-            "policy_optimizer": self.start_optimizer(policy),
-            "value_optimizer": self.start_optimizer(value),
-        }
-        return Learner(policy, value, extra)
+    def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
+        """Logits of all actions."""
+        return self.init_network(key, [spec.observation_size], spec.action_size)
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
     ) -> jax.Array:
-        logits = apply_mlp(policy, observation)
+        logits = apply_network(policy, observation)
         action = jax.random.categorical(key, logits) if explore else logits.argmax(axis=-1)
         return action.astype(jnp.int32)
 
-    def value_step(
-        self, learner: Learner, batch: Transition, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
-        next_values = all_q_values(extra["target_value"], batch.next_observation).min(axis=0)
-        soft_value, _ = soft_state_value(
-            apply_mlp(learner.policy, batch.next_observation),
-            next_values,
-            jnp.exp(extra["log_temperature"]),
+    def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
+        targets = learner.extra["target_value"]
+        next_value, _ = soft_state_value(
+            apply_network(learner.policy, batch.next_observation),
+            all_q_values(targets, batch.next_observation).min(axis=0),
+            temperature(learner),
         )
-        target = bootstrap(batch, self.discount, soft_value)
-        loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        extra = {
-            **extra,
-            "value_optimizer": state,
-            "target_value": follow(extra["target_value"], value, self.target_rate),
-        }
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
-        return Learner(learner.policy, value, extra), metrics
+        return bootstrap(batch, self.discount, next_value)
 
-    def policy_step(
+    def value_loss(self, values: Params, batch: Transition, target: jax.Array) -> jax.Array:
+        return value_loss(values, batch, target)
+
+    def policy_loss(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
-        temperature = jnp.exp(extra["log_temperature"])
-        values = all_q_values(learner.value, batch.observation).min(axis=0)
-        (loss, (entropy, distance)), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-            learner.policy,
-            values,
-            batch.observation,
-            temperature,
-            apply_mlp(guide.policy, batch.observation),
-            guide.weight,
+    ) -> PolicyLoss:
+        return partial(
+            policy_loss,
+            values=all_q_values(learner.value, batch.observation).min(axis=0),
+            observation=batch.observation,
+            temperature=temperature(learner),
+            guide_logits=apply_network(guide.policy, batch.observation),
+            weight=guide.weight,
         )
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        target_entropy = self.target_entropy * jnp.log(float(values.shape[-1]))
-        extra = {
-            **extra,
-            **self.adapt_temperature(extra, entropy, target_entropy),
-            "policy_optimizer": state,
-        }
-        metrics = {
-            "policy_loss": loss,
-            "guide_distance": distance,
-            "entropy": entropy,
-            "temperature": temperature,
-        }
-        return Learner(policy, learner.value, extra), metrics
+
+    def wanted_entropy(self, learner: Learner, batch: Transition) -> jax.Array:
+        num_actions = jax.eval_shape(apply_network, learner.policy, batch.observation).shape[-1]
+        return self.target_entropy * jnp.log(float(num_actions))
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
-        return categorical_kl(apply_mlp(policy, observation), apply_mlp(other, observation))
+        return categorical_kl(apply_network(policy, observation), apply_network(other, observation))
 
     def action_value(
         self, learner: Learner, observation: jax.Array, action: jax.Array
     ) -> jax.Array:
         return at_action(all_q_values(learner.value, observation).min(axis=0), action)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params:
         return policy

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import OffPolicy, q_values
-from p3s.networks import Layers, apply_mlp
+from p3s.networks import apply_network, part
 from p3s.types import EnvSpec, Learner, Params
 
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0
@@ -36,7 +36,7 @@ class Gaussian(NamedTuple):
 
 def gaussian(policy: Params, observation: jax.Array) -> Gaussian:
     """The policy's distribution before squashing."""
-    mean, log_std = jnp.split(apply_mlp(policy, observation), 2, axis=-1)
+    mean, log_std = jnp.split(apply_network(policy, observation), 2, axis=-1)
     return Gaussian(mean, jnp.clip(log_std, LOWEST_LOG_STD, HIGHEST_LOG_STD))
 
 
@@ -115,6 +115,5 @@ class GaussianActorCritic(OffPolicy):
     ) -> jax.Array:
         return q_values(self.q_networks(learner), observation, action).min(axis=0)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Layers:
-        last = {name: leaf[..., : spec.action_size] for name, leaf in policy[-1].items()}
-        return [*policy[:-1], last]
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
+        return part(policy, outputs=slice(spec.action_size))
