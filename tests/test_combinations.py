@@ -145,3 +145,28 @@ def test_perturbed_fields_are_those_that_there_are():
     assert make("pbt", "sac", perturbed=("target_entropy",)).perturbed == ("target_entropy",)
     with pytest.raises(UserError, match="exploration_noise is no number of sac"):
         make("pbt", "sac", perturbed=("exploration_noise",))
+
+
+@pytest.mark.parametrize("scheme", ["cem", "erl"])
+@pytest.mark.parametrize("algorithm", OFF_POLICY)
+def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm):
+    fields = {"hidden_sizes": (4,), "batch_size": 7, "num_learners": 4}
+    made = resolve(None, scheme, algorithm, **fields).scheme
+    spec = SPECS[ALGORITHMS[algorithm].actions]
+    if not made.algorithm.has_own_policy:
+        assert "has no policy of its own" in made.problem()
+        return
+    state = jax.jit(made.init, static_argnums=1)(KEY, spec)
+    seen = np.zeros((made.num_envs, spec.observation_size), np.float32)
+    action = jax.eval_shape(made.act, made.acting(state), seen, KEY, np.int32(1))
+    assert action.shape[0] == made.num_envs
+    count = made.num_batches(True)
+    batches = jax.tree.map(lambda part: np.stack([part] * count), random_batch(spec, 0))
+    after, metrics = jax.eval_shape(partial(made.learn, with_policy=True), state, batches, KEY)
+    assert forms(after) == forms(state)
+    assert {leaf.shape for leaf in metrics.values()} == {(count,)}
+    returns = np.arange(float(made.num_envs))[:, None]
+    reviewed, review = made.review(state, returns, seen, np.random.default_rng(0))
+    assert forms(reviewed) == forms(state)
+    assert review["best"] == 3
+    assert not all(map(np.array_equal, leaves(reviewed), leaves(state)))
