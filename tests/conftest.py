@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
+import jax
 import pytest
 
 from p3s import devices
 from p3s.config import Config, resolve
 from p3s.envs import make_env
+from p3s.networks import Network, register_network
 from p3s.schemes import SCHEMES, scheme_name
 from p3s.schemes.base import EpisodeScheme
 from p3s.train import Training
@@ -20,6 +22,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Most of the fast tests' time is compilation, for programs that then run a second or less."""
     if config.getoption("markexpr") == "not slow":
         os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+
+@register_network("test_linear")
+class Linear(Network):
+    """One matrix, without a bias or hidden layers."""
+
+    def init(self, key, input_sizes, output_size):
+        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
+
+    def apply(self, params, inputs):
+        return inputs @ params["matrix"]
 
 
 SMALL = {

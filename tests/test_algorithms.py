@@ -17,7 +17,6 @@ from p3s.envs.probes import PROBES, ProbeEnv
 from p3s.errors import UserError
 from p3s.export import export_onnx
 from p3s.learners import init_learners, pick, update_learners
-from p3s.networks import Network, register_network
 from p3s.policy import Policy
 from p3s.types import EnvSpec, Guide, Transition
 
@@ -29,17 +28,6 @@ SPECS = {"continuous": EnvSpec(3, 2), "discrete": EnvSpec(3, 4, discrete=True)}
 STEPS = 300
 OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 """The others: tests/test_on_policy.py."""
-
-
-@register_network("test_linear")
-class Linear(Network):
-    """One matrix, without a bias or hidden layers."""
-
-    def init(self, key, input_sizes, output_size):
-        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
-
-    def apply(self, params, inputs):
-        return inputs @ params["matrix"]
 
 
 def env_of(algorithm: str) -> str:
@@ -203,6 +191,7 @@ class TestFields:
         "activation": "tanh", "layer_norm": True, "network": "test_linear",
         "num_value_actions": 8, "num_particles": 8,
     }  # fmt: skip
+    only_in_updates = ("double", "num_value_actions", "num_particles")
     elsewhere = ("batch_size", "policy_period", "normalise_observations")
     """Used by the loop, not by the algorithm: tests/test_schemes.py."""
 
@@ -257,24 +246,26 @@ class TestFields:
             if not hasattr(made, name):
                 continue
             other = dataclasses.replace(made, **{name: value})
-            assert self.shape_of(made, spec) != self.shape_of(other, spec), name
+            updated = name in self.only_in_updates
+            ours, theirs = (self.shape_of(each, spec, updated) for each in (made, other))
+            assert ours != theirs, name
 
     def other(self, name: str, value: float) -> float:
         if name in ("target_period", "epsilon_updates"):
             return 3
         return value * 0.3 if value else 0.5
 
-    def shape_of(self, made: Algorithm, spec: EnvSpec):
-        """What fields that decide the form of things can change, without compiling an update."""
+    def shape_of(self, made: Algorithm, spec: EnvSpec, updated: bool):
+        """What fields that decide the form of things can change; an update only where needed."""
         learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
         observation = random_batch(spec, 0).observation
         parts = [learner, made.distance(learner.policy, other.policy, observation)]
-        if hasattr(made, "double") or hasattr(made, "num_particles"):
+        if updated:
             mixed = other._replace(policy=learner.policy)
             batch = random_batch(spec, 0)
             guide = Guide(other.policy, jnp.float32(0.0))
-            value, _ = made.value_step(mixed, batch, jax.random.key(0))
-            parts.append(made.policy_step(value, batch, guide, jax.random.key(0)))
+            value, _ = jax.jit(made.value_step)(mixed, batch, jax.random.key(0))
+            parts.append(jax.jit(made.policy_step)(value, batch, guide, jax.random.key(0)))
         return [leaf.tobytes() for leaf in leaves(parts)]
 
     def test_bad_values(self, algorithm):

@@ -138,7 +138,7 @@ class TestFile:
             (lambda arrays, about: arrays.update({"0/bias": np.zeros(16)}), "should be float32"),
             (lambda arrays, about: arrays.pop("2/bias"), "expected arrays: 2/bias"),
             (lambda arrays, about: arrays.update({"9/bias": np.zeros(1)}), "expected arrays"),
-            (lambda arrays, about: about.update(algorithm="os.system"), "unknown algorithm"),
+            (lambda arrays, about: about.update(algorithm="os.system"), "is not known: import the"),
             (lambda arrays, about: about["fields"].update(run="rm"), "unknown field"),
             (lambda arrays, about: about.pop("observation_size"), "description"),
             (lambda arrays, about: about.update(format="pickle"), "format"),

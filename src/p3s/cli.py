@@ -22,6 +22,7 @@ from p3s.enjoy import play
 from p3s.envs.listing import list_environments
 from p3s.errors import TrainingStopped, UserError, unknown
 from p3s.export import export_onnx
+from p3s.extensions import import_module, load_entry_points
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
 from p3s.schemes import SCHEMES
@@ -43,9 +44,9 @@ class Method:
     env: Environment
     """Gymnasium id, 'module:Env-v0', or one of the paper's names ('Delayed Ant-v1')."""
     scheme: str = "p3s"
-    """How the population is used: see 'p3s schemes'."""
+    """How the population is used: see 'p3s schemes'; or 'module:Name'."""
     algorithm: str = "td3"
-    """Base algorithm: see 'p3s algorithms'."""
+    """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own."""
     preset: str = "paper"
     """Set of defaults: paper (the text) or authors (their code)."""
     delay: int | Literal["end"] | None = None
@@ -190,6 +191,9 @@ class _WarnOnce:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    while arguments[:1] == ["--import"] and len(arguments) > 1:
+        import_module(arguments[1])
+        arguments = arguments[2:]
     command, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if command in ("-h", "--help"):
         return _overview()
@@ -210,6 +214,7 @@ def _overview() -> int:
     print("usage: p3s COMMAND ...   (p3s COMMAND --help explains each)\n")
     for name, text in lines:
         print(f"  {name:<10} {text}")
+    print("\np3s --import MODULE COMMAND ... first imports a module that registers an algorithm.")
     return 0
 
 
@@ -362,12 +367,14 @@ def _compare(options: Compare) -> int:
 
 
 def _schemes(options: Schemes) -> int:
+    load_entry_points()
     for name, scheme in SCHEMES.items():
         print(f"{name:<12} {scheme.__doc__}\n{'':<12} {scheme.paper_name}")
     return 0
 
 
 def _algorithms(options: Algorithms) -> int:
+    load_entry_points()
     for name, algorithm in ALGORITHMS.items():
         print(f"{name:<12} {algorithm.actions:<11} {algorithm.__doc__}")
     return 0

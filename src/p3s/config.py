@@ -15,6 +15,7 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import EnvName, parse_name
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
+from p3s.extensions import find, modules_of, recorded
 from p3s.presets import PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 from p3s.schemes.on_policy import OnPolicySingle
@@ -89,6 +90,7 @@ class Config:
             "environment": dataclasses.asdict(self.env) if self.env is not None else None,
             "scheme": self.scheme.name,
             "algorithm": self.algorithm.name,
+            "modules": modules_of((self.scheme, self.algorithm)),
             "preset": self.preset,
             **dataclasses.asdict(self.options),
             "scheme_fields": field_values(self.scheme),
@@ -122,9 +124,8 @@ def field_values(instance: Scheme | Algorithm) -> dict[str, Any]:
 
 def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]) -> Any:
     """A registered dataclass from its name and JSON values."""
-    if name not in registry:
-        raise unknown(kind, name, registry)
-    known = {f.name for f in dataclasses.fields(registry[name])}
+    made = recorded(registry, kind, name)
+    known = {f.name for f in dataclasses.fields(made)}
     for key in values:
         if key not in known:
             raise unknown(f"field of {kind} {name}", key, known)
@@ -132,7 +133,7 @@ def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]
         key: tuple(value) if isinstance(value, list) else float("inf") if value == "inf" else value
         for key, value in values.items()
     }
-    return registry[name](**clean)
+    return made(**clean)
 
 
 def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
@@ -156,14 +157,10 @@ def resolve(
     **fields: Any,
 ) -> Config:
     """The configuration for these names, with the user's values for any fields."""
-    scheme = scheme_name(scheme)
-    for kind, name, registry in (
-        ("scheme", scheme, SCHEMES),
-        ("algorithm", algorithm, ALGORITHMS),
-        ("preset", preset, PRESETS),
-    ):
-        if name not in registry:
-            raise unknown(kind, name, registry)
+    scheme = find(SCHEMES, "scheme", scheme if ":" in scheme else scheme_name(scheme)).name
+    algorithm = find(ALGORITHMS, "algorithm", algorithm).name
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
     name = parse_name(env, delay) if isinstance(env, str) else env
     scheme_type = scheme_class(scheme, algorithm)
     groups = (RunOptions, scheme_type, ALGORITHMS[algorithm])
@@ -173,7 +170,10 @@ def resolve(
             raise unknown("field", key, set().union(*known))
     num_learners = fields.get("num_learners", scheme_type.num_learners)
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
-    given = {**preset_fields(preset, scheme, name, max(num_learners, 1)), **fields}
+    given = {
+        **preset_fields(preset, scheme, name, max(num_learners, 1), ALGORITHMS[algorithm]),
+        **fields,
+    }
     options, scheme_values, algorithm_values = (
         {key: value for key, value in given.items() if key in names} for names in known
     )

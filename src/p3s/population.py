@@ -145,6 +145,8 @@ def load(path: str | Path) -> Policy:
         return Policy.load(path)
     if not (path / "policy.safetensors").exists():
         raise UserError(f"{path} holds no policy yet: is it a run?")
+    if (path / "config.json").exists():
+        runs.load_config(path)  # imports the modules that the run needs
     return Policy.load(path / "policy.safetensors")
 
 

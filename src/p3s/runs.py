@@ -14,6 +14,7 @@ from p3s.checkpoint import Checkpoints
 from p3s.config import Config
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
+from p3s.extensions import import_module
 from p3s.records import RunFolder, provenance, read_config, write_text
 from p3s.train import Training
 
@@ -82,6 +83,8 @@ def restore(training: Training, path: Path) -> list[str]:
 
 
 def _config(record: dict, path: Path) -> Config:
+    for module in record.get("modules", ()):
+        import_module(module)
     try:
         return Config.from_json(record)
     except (KeyError, TypeError) as error:

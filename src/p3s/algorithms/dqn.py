@@ -135,9 +135,9 @@ class DQN(OffPolicy):
         layers = self.init_network(key, [spec.observation_size], outputs)
         epsilon = jnp.asarray(self.epsilon_start, jnp.float32)
         extra = {
-            "target_layers": layers,
+            "target_policy": layers,
             "num_updates": jnp.int32(0),
-            "optimizer": self.start_optimizer(layers),
+            "policy_optimizer": self.start_optimizer(layers),
         }
         return Learner({"layers": layers, "epsilon": epsilon}, {}, extra)
 
@@ -164,20 +164,20 @@ class DQN(OffPolicy):
     ) -> tuple[Learner, Metrics]:
         layers, extra = learner.policy["layers"], learner.extra
         target = q_target(
-            layers, extra["target_layers"], batch, self.discount, self.double, self.dueling
+            layers, extra["target_policy"], batch, self.discount, self.double, self.dueling
         )
         guide_values = all_q_values(guide.policy["layers"], batch.observation, self.dueling)
         (loss, distance), gradient = jax.value_and_grad(q_loss, has_aux=True)(
             layers, batch, target, guide_values, guide.weight, self
         )
-        layers, state = self.descend(layers, gradient, extra["optimizer"])
+        layers, state = self.descend(layers, gradient, extra["policy_optimizer"])
         count = extra["num_updates"] + 1
         extra = {
-            "target_layers": follow_every(
-                extra["target_layers"], layers, self.target_rate, count, self.target_period
+            "target_policy": follow_every(
+                extra["target_policy"], layers, self.target_rate, count, self.target_period
             ),
             "num_updates": count,
-            "optimizer": state,
+            "policy_optimizer": state,
         }
         fall = (self.epsilon_start - self.epsilon_end) / self.epsilon_updates
         epsilon = jnp.maximum(learner.policy["epsilon"] - fall, self.epsilon_end)

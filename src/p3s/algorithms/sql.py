@@ -42,26 +42,50 @@ SQUASH_EPSILON = 1e-6
 NUM_DISTANCE_NOISES = 8
 
 
+def repeat(observation: jax.Array, particles: jax.Array) -> jax.Array:
+    """Every observation as often as it has particles, (..., particles, observation)."""
+    shape = (*particles.shape[:-1], observation.shape[-1])
+    return jnp.broadcast_to(observation[..., None, :], shape)
+
+
 def sample_actions(policy: Params, observation: jax.Array, noise: jax.Array) -> jax.Array:
     """tanh f(s, noise) for noises (..., particles, action) of every observation."""
-    shape = (*noise.shape[:-1], observation.shape[-1])
-    seen = jnp.broadcast_to(observation[..., None, :], shape)
-    return jnp.tanh(apply_network(policy, jnp.concatenate([seen, noise], axis=-1)))
+    inputs = jnp.concatenate([repeat(observation, noise), noise], axis=-1)
+    # One long batch: gradients of the weights then are plain matrix products.
+    rows = apply_network(policy, inputs.reshape(-1, inputs.shape[-1]))
+    return jnp.tanh(rows.reshape(*noise.shape[:-1], -1))
 
 
 def soft_value(value: Params, observation: jax.Array, actions: jax.Array) -> jax.Array:
     """log of the integral of exp Q(s, .) over [-1, 1]^size, from uniform actions (eq. 10)."""
     count, size = actions.shape[-2:]
-    shape = (*actions.shape[:-1], observation.shape[-1])
-    values = q_value(value, jnp.broadcast_to(observation[..., None, :], shape), actions)
+    values = q_value(value, repeat(observation, actions), actions)
     mean = jax.nn.logsumexp(values, axis=-1) - jnp.log(float(count))
     return mean + size * jnp.log(2.0)
+
+
+def value_loss(value: Params, batch: Transition, target: jax.Array) -> jax.Array:
+    """½ mean (y - Q(s, a))²."""
+    return 0.5 * jnp.mean((q_value(value, batch.observation, batch.action) - target) ** 2)
 
 
 def log_density(value: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
     """What the policy should sample from, before tanh, up to a constant: Q + log |da/du|."""
     slope = jnp.sum(jnp.log(1.0 - action**2 + SQUASH_EPSILON), axis=-1)
     return q_value(value, observation, action) + slope
+
+
+def median(values: jax.Array) -> jax.Array:
+    """The median of a vector of even length.
+
+    By counting who is smaller: so few numbers are compared faster than a compiler's sort goes.
+    """
+    index = np.arange(len(values))
+    before = index[:, None] < index[None, :]
+    one, other = values[:, None], values[None, :]
+    rank = jnp.sum(jnp.where(before, one <= other, one < other), axis=0)
+    middle = len(values) // 2
+    return 0.5 * jnp.sum(jnp.where((rank == middle - 1) | (rank == middle), values, 0.0))
 
 
 def stein_direction(fixed: jax.Array, moving: jax.Array, gradients: jax.Array) -> jax.Array:
@@ -71,7 +95,8 @@ def stein_direction(fixed: jax.Array, moving: jax.Array, gradients: jax.Array) -
     """
     differences = fixed[:, None, :] - moving[None, :, :]
     squares = jnp.sum(differences**2, axis=-1)
-    bandwidth = jnp.maximum(jnp.median(squares) / jnp.log(float(len(fixed))), SMALLEST_BANDWIDTH)
+    width = median(squares.ravel()) / jnp.log(float(len(fixed)))
+    bandwidth = jnp.maximum(width, SMALLEST_BANDWIDTH)
     kernel = jnp.exp(-squares / bandwidth)[..., None]
     repulsion = -2.0 * differences / bandwidth * kernel
     return jnp.mean(kernel * gradients[:, None, :] + repulsion, axis=0)
@@ -171,12 +196,7 @@ class SQL(OffPolicy):
         next_value = soft_value(extra["target_value"], batch.next_observation, actions)
         scaled = batch._replace(reward=self.reward_scale * batch.reward)
         target = bootstrap(scaled, self.discount, next_value)
-
-        def loss_of(value: Params) -> jax.Array:
-            errors = q_value(value, batch.observation, batch.action) - target
-            return 0.5 * jnp.mean(errors**2)
-
-        loss, gradient = jax.value_and_grad(loss_of)(learner.value)
+        loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
         value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
         count = extra["num_updates"] + 1
         extra = {
@@ -198,7 +218,7 @@ class SQL(OffPolicy):
         fixed_noise, noise = jnp.split(jax.random.normal(key, shape, jnp.float32), 2, axis=1)
         fixed = sample_actions(learner.policy, seen, fixed_noise)
         moving = sample_actions(learner.policy, seen, noise)
-        repeated = jnp.broadcast_to(seen[:, None, :], (*fixed.shape[:-1], seen.shape[-1]))
+        repeated = repeat(seen, fixed)
         gradients = jax.grad(lambda actions: log_density(learner.value, repeated, actions).sum())(
             fixed
         )

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from p3s.algorithms import Algorithm
 from p3s.envs import EnvName
+from p3s.schemes import PBT
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -98,8 +100,21 @@ ERL_FIELDS = {
 _ERL_NAMES = ("episodes_per_round", "elite_fraction", "synchronization_period")
 
 
+# What the original codes of SAC (8258e33) and SQL (6f51eac) multiply rewards by, where it is not
+# the field's default.
+REWARD_SCALE = {
+    ("sac_2018", "Swimmer"): 25.0,
+    ("sql", "Walker2d"): 10.0,
+    ("sql", "Ant"): 300.0,
+}
+
+
 def preset_fields(
-    preset: str, scheme: str, env: EnvName | None, num_learners: int
+    preset: str,
+    scheme: str,
+    env: EnvName | None,
+    num_learners: int,
+    algorithm: type[Algorithm],
 ) -> dict[str, Any]:
     """The values that a preset gives to fields, for this environment (None: one of the user's)."""
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
@@ -112,9 +127,12 @@ def preset_fields(
             "initial_steps": 0,
             **dict(zip(_ERL_NAMES, ERL_FIELDS.get(family, ERL_FIELDS["Swimmer"]), strict=True)),
         },
+        "pbt": {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))},
     }
+    scale = REWARD_SCALE.get((algorithm.name, family))
     return {
         **PRESETS[preset],
+        **({} if scale is None else {"reward_scale": scale}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": -(-total // num_learners),
         **by_scheme.get(scheme, {}),

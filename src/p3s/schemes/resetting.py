@@ -18,8 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from p3s.errors import UserError
 from p3s.learners import pick
 from p3s.schemes.base import PopulationState, StepScheme
+from p3s.types import EnvSpec
 
 _FOLLOWING = {
     "policy": (),
@@ -45,6 +47,15 @@ class Resetting(StepScheme):
         if self.num_learners < 2:
             return f"scheme resetting needs two learners at least, not {self.num_learners}"
         return super().problem()
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> PopulationState:
+        state = super().init(key, spec)
+        for name in _FOLLOWING[self.copied]:
+            if name not in state.learners.extra:
+                raise UserError(
+                    f"{self.algorithm.name} has no {name} to copy: choose another --copied"
+                )
+        return state
 
     def review(
         self,

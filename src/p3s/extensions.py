@@ -1,0 +1,110 @@
+"""Algorithms, schemes and networks from outside the package.
+
+    @register                   a class of one's own, known once its module is imported
+    entry points                of an installed package, groups p3s.algorithms and p3s.schemes
+    "package.module:Name"       wherever a name is asked for: the module is imported
+
+Whoever names a module wants it imported; the current folder is searched too. A run's config.json
+names the modules that it needs, and `resume` imports them: a run folder is one's own (its
+checkpoints hold pickled environments). A policy file is for sharing and never imports anything:
+what it needs has to be known already, by an import or an entry point.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.errors import UserError, unknown
+from p3s.networks import NETWORKS
+from p3s.schemes import SCHEMES, Scheme
+
+Registered = TypeVar("Registered", bound=type)
+
+
+def register(made: Registered) -> Registered:
+    """Make an algorithm or a scheme known by its `name`; for use as a decorator."""
+    bases = made.__mro__ if isinstance(made, type) else ()
+    if Algorithm not in bases and Scheme not in bases:
+        raise UserError(f"{made!r} is neither an algorithm nor a scheme: derive it from one")
+    own = vars(made)
+    if "__dataclass_fields__" not in own or not isinstance(own.get("name"), str):
+        raise UserError(f"{made.__name__} must be a frozen dataclass with a name: ClassVar[str]")
+    registry, name = _registry(made), own["name"]
+    before = registry.get(name, made)
+    if _origin(before) != _origin(made):
+        raise UserError(f"the name {name!r} is taken by {'.'.join(_origin(before))}")
+    registry[name] = made
+    return made
+
+
+def _registry(made: type) -> dict[str, Any]:
+    return ALGORITHMS if issubclass(made, Algorithm) else SCHEMES
+
+
+def _origin(made: type) -> tuple[str, str]:
+    return made.__module__, made.__qualname__
+
+
+def import_module(module: str) -> Any:
+    """Import a module that registers something; the current folder is searched as well."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"the module {module!r} cannot be imported: {error}") from error
+
+
+def load_entry_points() -> None:
+    """Make known what installed packages offer; one that fails is named and left out."""
+    for group in ("p3s.algorithms", "p3s.schemes"):
+        for entry in entry_points(group=group):
+            try:
+                register(entry.load())
+            except Exception as error:
+                warnings.warn(f"{group}: {entry.value} cannot be loaded: {error}", stacklevel=2)
+
+
+def find(registry: dict[str, Any], kind: str, name: str) -> Any:
+    """What a user's word stands for: a known name, or 'module:Name'."""
+    if ":" not in name:
+        if name not in registry:
+            load_entry_points()
+        if name not in registry:
+            raise unknown(kind, name, registry)
+        return registry[name]
+    module, _, attribute = name.partition(":")
+    made = getattr(import_module(module), attribute, None)
+    if made is None:
+        raise UserError(f"the module {module!r} has no {attribute!r}")
+    if not isinstance(made, type) or _registry(register(made)) is not registry:
+        raise UserError(f"{name} is no {kind}")
+    return made
+
+
+def recorded(registry: dict[str, Any], kind: str, name: str) -> Any:
+    """What a name in a file stands for; nothing is imported but entry points."""
+    if name not in registry:
+        load_entry_points()
+    if name not in registry:
+        raise UserError(f"{kind} {name!r} is not known: import the module that registers it")
+    return registry[name]
+
+
+def modules_of(parts: Iterable[Any]) -> list[str]:
+    """The modules outside the package that define these algorithms and schemes."""
+    found = set()
+    for made in parts:
+        found.add(type(made).__module__)
+        names = {field.name for field in dataclasses.fields(made)}
+        if "network" in names and made.network in NETWORKS:
+            found.add(NETWORKS[made.network].__module__)
+    return sorted(name for name in found if name.split(".")[0] not in ("p3s", "__main__"))
