@@ -8,8 +8,8 @@
 Haarnoja et al. 2018, "Off-Policy Maximum Entropy Deep Reinforcement Learning with a Stochastic
 Actor"; only the ratio of reward scale and temperature matters. `sac.py` is the form of today.
 
-Differs from the original code (commit 8258e33) in: the policy and V draw separate actions; the
-reward scale is 5 everywhere, where that code has 25 for Swimmer.
+Differs from the original code (commit 8258e33) in: the policy and V draw separate actions. Its
+reward scale of 25 for Swimmer is in the presets.
 """
 
 from __future__ import annotations
