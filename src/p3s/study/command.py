@@ -174,6 +174,8 @@ def _run(options: Run) -> int:
         scheduler = Scheduler(folder, cells, settings, display)
         code = scheduler.run()
     _print_status(console, folder, cells)
+    if code > 1:
+        console.print(f"to go on: p3s study run {folder.path}", highlight=False, soft_wrap=True)
     return code
 
 

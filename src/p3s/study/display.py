@@ -64,6 +64,10 @@ class StudyDisplay:
         text = escape("  ".join(parts))
         self._console.print(text, highlight=False, soft_wrap=True, style=style)
 
+    def say(self, text: str) -> None:
+        """Print a line above the table."""
+        self._console.print(escape(text), highlight=False, soft_wrap=True)
+
     def refresh(self, progress: dict[str, Progress]) -> None:
         """Draw the table again."""
         if self._live is not None:

@@ -55,8 +55,11 @@ class StudyFolder:
             "steps": study.steps,
             "cells": [cell.to_json() for cell in cells],
         }
-        write_text(self.path / "study.toml", study.resolved_text())
-        write_text(self.path / "cells.json", json.dumps(content, indent=1) + "\n")
+        # One at a time: two runners may begin together.
+        with (self.path / "locks" / ".folder").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write_text(self.path / "study.toml", study.resolved_text())
+            write_text(self.path / "cells.json", json.dumps(content, indent=1) + "\n")
 
     def run(self, cell: Cell) -> Path:
         """A cell's run folder."""

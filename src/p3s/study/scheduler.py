@@ -48,6 +48,9 @@ class Display(Protocol):
     def refresh(self, progress: dict[str, Progress]) -> None:
         """How all cells stand now, by id."""
 
+    def say(self, text: str) -> None:
+        """Something that concerns all cells."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -260,3 +263,5 @@ class Scheduler:
         self._num_signals_handled = len(self._signals)
         for running in self._running:
             running.process.send_signal(signal.SIGTERM if first else signal.SIGKILL)
+        if first and self._running:
+            self._display.say("stopping: running cells write a checkpoint (again to kill them)")
