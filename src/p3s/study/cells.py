@@ -13,10 +13,9 @@ from typing import Any
 
 import gymnasium
 
-from p3s.algorithms import ALGORITHMS
 from p3s.config import Config, RunOptions, resolve
 from p3s.errors import UserError, unknown
-from p3s.schemes import SCHEMES, scheme_name
+from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
 from p3s.study.values import Mismatch, convert, field_types
 
@@ -82,15 +81,8 @@ def _check_environment(study: Study, env: Environment) -> None:
 
 def _fields(study: Study, method: Method) -> dict[str, Any]:
     """A method's fields, each of the type that its dataclass says."""
-    scheme = scheme_name(method.scheme)
-    for kind, name, registry in (
-        ("scheme", scheme, SCHEMES),
-        ("algorithm", method.algorithm, ALGORITHMS),
-    ):
-        if name not in registry:
-            at = method.origins.get(kind, method.at)
-            raise study.problem(at, str(unknown(kind, name, registry)), name)
-    types = field_types(RunOptions, SCHEMES[scheme], ALGORITHMS[method.algorithm])
+    bare = _config(study, method, None, {})
+    types = field_types(RunOptions, type(bare.scheme), type(bare.algorithm))
     del types["algorithm"]
     fields = {}
     for key, value in method.fields.items():
@@ -105,9 +97,13 @@ def _fields(study: Study, method: Method) -> dict[str, Any]:
     return fields
 
 
-def _config(study: Study, method: Method, env: Environment, run: dict[str, Any]) -> Config:
+def _config(
+    study: Study, method: Method, env: Environment | None, fields: dict[str, Any]
+) -> Config:
+    """The configuration of a run; an error is put to the line whose key it mentions."""
+    name = None if env is None else env.name
     try:
-        config = resolve(env.name, method.scheme, method.algorithm, method.preset, **run)
+        config = resolve(name, method.scheme, method.algorithm, method.preset, **fields)
         config.check()
     except UserError as error:
         words = set(re.findall(r"\w+", str(error)))

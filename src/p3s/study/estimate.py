@@ -14,11 +14,12 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,6 +27,7 @@ from rich.table import Table
 from p3s import devices, replay
 from p3s.config import Config
 from p3s.envs import Adapter, EnvName, make_env
+from p3s.schemes.base import EpisodeScheme
 from p3s.study.cells import Cell
 from p3s.study.display import duration
 from p3s.study.scheduler import available_cores, core_shares
@@ -33,13 +35,19 @@ from p3s.train import Training
 from p3s.types import EnvSpec
 
 ENVIRONMENT_SECONDS = 0.3
-WARM_UP_STEPS = 120
-"""Time steps that include the first updates and reviews, and with them all compilation."""
 TRAINING_SECONDS = 2.0
-LONGEST_TRAINING_SECONDS = 15.0
-"""When to give up waiting for an update, where updates come after whole episodes."""
-QUICK = {"initial_steps": 50, "review_period": 50, "random_until": "initial_steps"}
-"""Scheme fields for a measurement that comes to the point; smaller values stay."""
+"""How long to measure an environment and a training, about."""
+LONGEST_TRAINING_SECONDS = 20.0
+"""When to give up waiting for updates, where they come after whole episodes."""
+NUM_COMPILING = 2
+"""Laps that compile: an update without, and one with a step of the policy."""
+QUICK_STEPS = 50
+QUICK: dict[str, Callable[[Any], Any]] = {
+    "initial_steps": lambda steps: min(steps, QUICK_STEPS),
+    "review_period": lambda steps: min(steps, QUICK_STEPS),
+    "random_until": lambda until: "initial_steps",
+}
+"""Fields of a scheme for a training that comes to the point."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,8 @@ def estimate(
 
 def replay_bytes(config: Config, spec: EnvSpec) -> int:
     """What the replay of a run takes at its end, in memory and in a checkpoint."""
+    if getattr(config.algorithm, "on_policy", False):
+        return 0
     rows = min(config.options.buffer_size, config.options.steps)
     return replay.memory_needed(rows, spec)
 
@@ -108,69 +118,128 @@ def cell_seconds(
 ) -> dict[str, float]:
     """Seconds of every cell, by id, from one short training of each kind."""
     devices.prepare()
-    measured: dict[Any, float] = {}
+    measured: dict[Any, TrainingCost] = {}
     seconds = {}
     for cell in cells:
-        cost, config = costs[cell.env.label], cell.config
+        env, config = costs[cell.env.label], cell.config
         kind = _kind(config)
         if kind not in measured:
             with console.status(f"trying {cell.method.label} on {cell.env.label}"):
-                measured[kind] = training_step_seconds(config) - cost.step_seconds
-        step = max(measured[kind], 0.0) + cost.step_seconds
-        seconds[cell.id] = config.options.steps * step + evaluation_seconds(config, cost)
+                measured[kind] = training_cost(config, env)
+        step = measured[kind].step_seconds + env.step_seconds
+        evaluations = evaluation_steps(config, measured[kind].num_judged, env.longest_episode)
+        seconds[cell.id] = config.options.steps * step + evaluations * env.step_seconds
     return seconds
 
 
 def _kind(config: Config) -> Any:
     """What decides how long a step of training takes, besides the environment."""
     scheme, algorithm = config.scheme, config.algorithm
-    sizes = [getattr(algorithm, name, None) for name in ("hidden_sizes", "batch_size")]
-    return (scheme.name, algorithm.name, scheme.num_learners, scheme.num_updates, *sizes)
+    names = ("updates_per_step", "hidden_sizes", "batch_size")
+    sizes = [getattr(scheme, name, None) or getattr(algorithm, name, None) for name in names]
+    return (scheme.name, algorithm.name, scheme.num_learners, *sizes)
 
 
-def evaluation_seconds(config: Config, cost: EnvironmentCost) -> float:
-    """All evaluations of a run, were every episode to go to its limit."""
-    options, scheme = config.options, config.scheme
+def evaluation_steps(config: Config, num_judged: int, longest_episode: int) -> int:
+    """Environment steps of all evaluations of a run, were every episode to go to its limit."""
+    options = config.options
     if options.evaluation_period == 0:
-        return 0.0
-    # Each learner, what is evaluated beside them, and the champion once more.
-    policies = scheme.num_trained + len(scheme.extra_champions) + 1
-    steps = policies * options.evaluation_episodes * cost.longest_episode
-    return -(-options.steps // options.evaluation_period) * steps * cost.step_seconds
+        return 0
+    # The champion plays once more, on fresh episodes.
+    episodes = (num_judged + 1) * options.evaluation_episodes
+    return -(-options.steps // options.evaluation_period) * episodes * longest_episode
 
 
-def training_step_seconds(config: Config) -> float:
-    """Seconds of one environment step of training with its updates, without evaluations."""
+# ---------------------------------------------------------------------- a short training
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What learning takes: seconds per environment step, without the environment's own."""
+
+    step_seconds: float
+    num_judged: int
+    """Policies that are evaluated."""
+
+
+class Lap(NamedTuple):
+    """What happened between two looks at a training."""
+
+    seconds: float
+    steps: int
+    updates: int
+
+
+def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
+    """Train for a moment, without evaluations."""
     quick = {
-        field.name: min(getattr(config.scheme, field.name), QUICK[field.name])
+        field.name: QUICK[field.name](getattr(config.scheme, field.name))
         for field in dataclasses.fields(config.scheme)
         if field.name in QUICK
     }
-    options = dataclasses.replace(
-        config.options,
-        steps=1 << 40,
-        evaluation_period=0,
-        checkpoint_period=0,
-        buffer_size=min(config.options.buffer_size, 20_000),
-    )
-    config = dataclasses.replace(
-        config, scheme=dataclasses.replace(config.scheme, **quick), options=options
-    )
+    scheme = dataclasses.replace(config.scheme, **quick)
+    options = dataclasses.replace(config.options, steps=1 << 40, evaluation_period=0)
+    config = dataclasses.replace(config, scheme=scheme, options=options)
     assert config.env is not None
     training = Training(config, partial(make_env, config.env))
     try:
-        training.run(options.steps, lambda now: now.time_step < WARM_UP_STEPS)
-        steps, updates, started = training.total_steps, training.updates, time.perf_counter()
-
-        def go_on(now: Training) -> bool:
-            elapsed = time.perf_counter() - started
-            waiting = now.updates == updates and elapsed < LONGEST_TRAINING_SECONDS
-            return elapsed < TRAINING_SECONDS or waiting
-
-        training.run(options.steps, go_on)
-        return (time.perf_counter() - started) / (training.total_steps - steps)
+        laps = _laps(training)
+        per_round = scheme.updates_per_step if isinstance(scheme, EpisodeScheme) else None
+        seconds = seconds_per_step(laps, per_round) - env.step_seconds
+        judged = jax.tree.leaves(scheme.champions(training.state))[0].shape[0]
+        return TrainingCost(max(seconds, 0.0), judged)
     finally:
         training.close()
+
+
+def _laps(training: Training) -> list[Lap]:
+    """Laps of a training, until there are enough of them that include updates."""
+    laps: list[Lap] = []
+    then = began = time.perf_counter()
+    seen = (0, 0)
+
+    def go_on(now: Training) -> bool:
+        nonlocal then, seen
+        moment, counts = time.perf_counter(), (now.total_steps, now.updates)
+        laps.append(Lap(moment - then, counts[0] - seen[0], counts[1] - seen[1]))
+        then, seen = moment, counts
+        if moment - began > LONGEST_TRAINING_SECONDS:
+            return False
+        updating = [lap for lap in laps if lap.updates][NUM_COMPILING:]
+        learned = sum(lap.seconds for lap in updating) > TRAINING_SECONDS / 2
+        past_reviews = now.time_step > 2 * QUICK_STEPS + 20
+        return not (laps[-1].updates and learned and len(updating) > 3 and past_reviews)
+
+    training.run(training.options.steps, go_on)
+    return laps
+
+
+def seconds_per_step(laps: list[Lap], updates_per_step: int | None) -> float:
+    """Seconds of one environment step with the updates that it entails, compilation left out.
+
+    updates_per_step: how many are owed for a step, where they are made up for after whole
+    episodes; None where they follow the steps directly.
+    """
+    updating = [lap for lap in laps if lap.updates]
+    if updates_per_step is not None:
+        stepping = [lap for lap in laps if lap.steps]
+        steps = sum(lap.steps for lap in stepping) / len(stepping)
+        owed = updates_per_step * _typical(updating) if updating else 0.0
+        return _typical(stepping) / steps + owed
+    first = laps.index(updating[0]) + 1 if updating else 0
+    after = laps[first:] or laps
+    resting = [lap for lap in after if not lap.updates]
+    learning = len(after) - len(resting)
+    seconds = sum(lap.seconds for lap in resting)
+    seconds += learning * _typical(updating) if updating else 0.0
+    return seconds / sum(lap.steps for lap in after)
+
+
+def _typical(laps: list[Lap]) -> float:
+    """Mean seconds of a lap, without the first ones and the slowest, which had to compile."""
+    seconds = [lap.seconds for lap in laps]
+    kept = sorted(seconds[NUM_COMPILING:])[:-1] or [min(seconds)]
+    return sum(kept) / len(kept)
 
 
 def grid_table(title: str, cells: list[Cell], values: dict[str, str]) -> Table:
