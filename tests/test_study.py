@@ -15,7 +15,7 @@ from p3s.study import estimate
 from p3s.study.catalog import catalog, find_study
 from p3s.study.cells import Cell, make_cells, select
 from p3s.study.definition import Study, slug
-from p3s.study.display import duration, status_table, summary
+from p3s.study.display import brief, duration, status_table, summary
 from p3s.study.folder import Progress, StudyFolder, last_row, read_failure, write_failure
 from p3s.study.positions import Positions
 from p3s.study.reading import environment_label, parse
@@ -438,6 +438,8 @@ class TestDisplay:
     def test_durations(self):
         shown = [duration(value) for value in (0.4, 59.6, 185, 7800, 200_000)]
         assert shown == ["0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min", "2 d 8 h"]
+        short = [brief(value) for value in (42, 720, 20_160, 267_840)]
+        assert short == ["42 s", "12 min", "5.6 h", "3.1 d"]
 
     def test_summary_and_a_table_that_fits(self):
         cells = make_cells(study_of(GRID))

@@ -12,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from p3s.cli import main
+from p3s.runs import load_config
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
+from p3s.study.worker import open_run
 
+from .conftest import small_config
 from .processes import p3s_process, wait_for
 from .test_cli import call
 from .test_runs import record
@@ -161,6 +164,19 @@ def test_stopped_then_killed_equals_whole(tmp_path, whole):
 
     assert run_here(out, "--jobs", 2) == 0
     assert records(out) == records(whole)
+
+
+def test_killed_before_anything_was_kept_begins_anew(tmp_path):
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "metrics.jsonl").write_text('{"step": 1}\n{"st')
+    config = small_config(steps=500)
+    for _ in range(2):
+        training = open_run(path, config)
+        training.close()
+        assert training.total_steps == 0
+        assert not (path / "metrics.jsonl").read_text()
+        assert load_config(path) == config
 
 
 def test_a_failing_cell_is_recorded_and_the_rest_completes(tmp_path, capsys, monkeypatch):

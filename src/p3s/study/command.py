@@ -67,8 +67,7 @@ class Run:
     retry_failed: bool = False
     """Run failed cells again, from their last checkpoints; otherwise they are left alone."""
     discard_checkpoints: bool = False
-    """Remove the checkpoints of complete runs, the bulk of them; they cannot be made longer
-    then."""
+    """Remove the checkpoints of runs as they complete; to be made longer they begin anew."""
 
 
 @dataclass(frozen=True)

@@ -142,3 +142,11 @@ def duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60:02d} min"
     hours = round(seconds / 3600)
     return f"{hours // 24} d {hours % 24} h"
+
+
+def brief(seconds: float) -> str:
+    """Seconds with one unit, for a narrow column: '42 s', '12 min', '5.6 h', '3.1 d'."""
+    for unit, length, digits in (("d", 48 * 3600, 1), ("h", 3600, 1), ("min", 60, 0)):
+        if seconds >= length:
+            return f"{seconds / (24 * 3600 if unit == 'd' else length):.{digits}f} {unit}"
+    return f"{seconds:.0f} s"

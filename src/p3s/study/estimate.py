@@ -29,7 +29,7 @@ from p3s.config import Config
 from p3s.envs import Adapter, EnvName, make_env
 from p3s.schemes.base import EpisodeScheme
 from p3s.study.cells import Cell
-from p3s.study.display import duration
+from p3s.study.display import brief, duration
 from p3s.study.scheduler import available_cores, core_shares
 from p3s.train import Training
 from p3s.types import EnvSpec
@@ -72,7 +72,7 @@ def estimate(
     if calibrate:
         with _on_cores(core_shares(available_cores(), jobs)[0]):
             seconds = cell_seconds(cells, costs, console)
-        times = {name: duration(value) for name, value in seconds.items()}
+        times = {name: brief(value) for name, value in seconds.items()}
         yield grid_table("time of one run", cells, times)
         total = sum(seconds.values())
         yield f"time: about {duration(total / together)} with {together} at a time on this machine"

@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from p3s.study.cells import Cell
@@ -72,6 +73,36 @@ def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
     """Cores of each of so many processes: equally many, apart from each other where possible."""
     share = max(len(cores) // jobs, 1)
     return [[cores[(job * share + i) % len(cores)] for i in range(share)] for job in range(jobs)]
+
+
+def launch(
+    order: dict[str, Any], cores: list[int], lock: int, log: Path
+) -> subprocess.Popen[bytes]:
+    """A worker with its order, on these cores, that holds the lock from now on."""
+    threads = str(len(cores))
+    with log.open("ab") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "p3s.study.worker"],
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=printed,
+            pass_fds=[lock],
+            # Out of reach of the terminal's Ctrl-C: the scheduler says when to stop.
+            process_group=0,
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": threads,
+                "OPENBLAS_NUM_THREADS": threads,
+                "PJRT_NPROC": threads,
+            },
+        )
+    with contextlib.suppress(AttributeError, ProcessLookupError):
+        os.sched_setaffinity(process.pid, cores)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(order).encode())
+        process.stdin.close()
+    return process
 
 
 @dataclass
@@ -155,7 +186,6 @@ class Scheduler:
 
     def _start(self, cell: Cell, lock: int) -> None:
         share = self._shares.pop(0)
-        threads = str(len(share))
         order = {
             "run": str(self._folder.run(cell)),
             "failure": str(self._folder.failure(cell)),
@@ -163,28 +193,7 @@ class Scheduler:
             "discard_checkpoints": self._options.discard_checkpoints,
             "scheduler": os.getpid(),
         }
-        with self._folder.log(cell).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-X", "faulthandler", "-m", "p3s.study.worker"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                pass_fds=[lock],
-                # Out of reach of the terminal's Ctrl-C: this process says when to stop.
-                process_group=0,
-                env={
-                    **os.environ,
-                    "OMP_NUM_THREADS": threads,
-                    "OPENBLAS_NUM_THREADS": threads,
-                    "PJRT_NPROC": threads,
-                },
-            )
-        with contextlib.suppress(AttributeError, ProcessLookupError):
-            os.sched_setaffinity(process.pid, share)
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(order).encode())
-            process.stdin.close()
+        process = launch(order, share, lock, self._folder.log(cell))
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{process.pid}\n".encode(), 0)
         self._running.append(_Running(cell, process, share))
