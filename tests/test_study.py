@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,26 @@ scheme = "p3s"
     )
     def test_line_of_a_key(self, path, line):
         assert Positions(self.TEXT).line(path) == line
+
+    @pytest.mark.parametrize("name", catalog())
+    def test_every_key_of_a_real_file_is_found(self, name):
+        text = catalog()[name].read_text()
+        lines, positions, found = text.split("\n"), Positions(text), set()
+
+        def look(table, path):
+            for key, value in table.items():
+                if isinstance(value, dict):
+                    look(value, (*path, key))
+                elif isinstance(value, list) and isinstance(value[0], dict):
+                    for index, entry in enumerate(value):
+                        look(entry, (*path, key, index))
+                else:
+                    first, _ = positions.span((*path, key))
+                    assert re.match(rf'"?{re.escape(key)}"? = ', lines[first - 1])
+                    found.add(first)
+
+        look(tomllib.loads(text), ())
+        assert len(found) == len(re.findall(r'^["\w-]+.* = ', text, re.MULTILINE))
 
     def test_line_of_a_word_in_a_long_value(self):
         assert Positions(self.TEXT).line(("environments",), "Hopper-v5") == 4
@@ -199,7 +220,8 @@ class TestBadFiles:
             ("step = 3", 1, "unknown key 'step': did you mean steps?"),
             ('\nsteps = "3"', 2, 'steps: expected a whole number, not "3"'),
             ("steps = 0", 1, "steps must be at least 1, not 0"),
-            ('name = "a/b"', 1, "not 'a/b'"),
+            ('name = "a/b"', 1, 'name: expected a letter or digit, then also'),
+            ('name = ".."', 1, 'not ".."'),
             ("steps = 3", 1, "environments is empty"),
             ("steps = 3\nenvironments = []", 2, "environments is empty: expected a list"),
             ("environments = [3]", 1, "expected names, or tables"),

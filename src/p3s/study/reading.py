@@ -60,8 +60,9 @@ def parse(text: str, file: str, default_name: str) -> Study:
         raise UserError(f"{file}:{line}: not TOML: {match[1] if match else error}") from error
     _check_keys(blank, content, (), _TOP)
     name = content.get("name", default_name)
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise blank.problem(("name",), f"a name has letters, digits, '.', '_', '-', not {name!r}")
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        expected = "expected a letter or digit, then also '.', '_', '-'"
+        raise blank.problem(("name",), f"name: {expected}, not {show(name)}")
     steps = content.get("steps", STEPS)
     if steps < 1:
         raise blank.problem(("steps",), f"steps must be at least 1, not {steps}")
