@@ -136,7 +136,7 @@ def _chosen(source: str, budget: Budget) -> tuple[Study, list[Cell], list[Cell],
     if budget.jobs is not None and budget.jobs < 1:
         raise UserError(f"jobs must be at least 1, not {budget.jobs}")
     # One core each: environments and evaluations use no more than that, and two cores learn
-    # networks of this size far less than twice as fast. However few cells there are, the share
+    # networks of this size less than twice as fast. However few cells there are, the share
     # stays the same, and with it every bit of the results.
     jobs = len(available_cores()) if budget.jobs is None else budget.jobs
     return study, cells, chosen, jobs
