@@ -26,6 +26,7 @@ from p3s.extensions import import_module, load_entry_points
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
 from p3s.schemes import SCHEMES
+from p3s.study.command import StudyCommand, run_study_command
 from p3s.theory.command import Theory, run_theory
 from p3s.train import Training
 from p3s.watch import watch
@@ -396,5 +397,6 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "schemes": (Schemes, _schemes),
     "algorithms": (Algorithms, _algorithms),
     "theory": (Theory, _theory),
+    "study": (StudyCommand, run_study_command),
 }
 """Command: its options, and what to do with them."""

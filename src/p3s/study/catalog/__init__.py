@@ -1,0 +1,39 @@
+"""The studies that come with p3s, one TOML file each: the paper's figures and tables."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from p3s.errors import UserError, unknown
+from p3s.study.definition import Study
+from p3s.study.reading import parse
+
+
+def catalog() -> dict[str, Traversable]:
+    """The studies that come with p3s: name and file."""
+    files = resources.files("p3s.study.catalog")
+    return {
+        entry.name.removesuffix(".toml"): entry
+        for entry in sorted(files.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".toml")
+    }
+
+
+def find_study(source: str) -> Study:
+    """A study by its name in the catalog, its TOML file, or its folder."""
+    path = Path(source)
+    known = catalog()
+    if source in known:
+        return parse(known[source].read_text(encoding="utf-8"), f"{source}.toml", source)
+    if path.is_dir():
+        path = path / "study.toml"
+        if not path.is_file():
+            raise UserError(f"{source} is not a study: it has no study.toml")
+    if path.suffix == ".toml":
+        try:
+            return parse(path.read_text(encoding="utf-8"), str(path), path.stem)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} cannot be read: {error}") from error
+    raise unknown("study", source, known)

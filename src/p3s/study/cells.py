@@ -1,0 +1,165 @@
+"""The runs of a study: each cell is one method on one environment with one seed.
+
+This is where names and fields meet the registries: whatever is wrong with them is an error that
+names the line of the file, before anything runs.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from p3s.config import Config, RunOptions, resolve
+from p3s.errors import UserError, unknown
+from p3s.schemes import scheme_name
+from p3s.study.definition import Environment, Method, Study, slug
+from p3s.study.values import Mismatch, convert, field_types
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a study."""
+
+    id: str
+    """Name of its folder; follows from method, environment and seed alone."""
+    method: Method
+    env: Environment
+    seed: int
+    paper: float | None
+    config: Config
+
+    def to_json(self) -> dict[str, Any]:
+        """Its entry in cells.json."""
+        entry = {
+            "id": self.id,
+            "run": f"runs/{self.id}",
+            "method": self.method.label,
+            "env": self.env.label,
+            "seed": self.seed,
+            "paper": self.paper,
+        }
+        return entry if self.env.group is None else {**entry, "group": self.env.group}
+
+
+def make_cells(study: Study) -> list[Cell]:
+    """All cells of a study, checked; seeds outermost, so that every method gets results early."""
+    for env in study.environments:
+        _check_environment(study, env)
+    fields = {id(method): _fields(study, method) for method in study.methods}
+    cells = []
+    for seed in study.seeds:
+        for env in study.environments:
+            for method in study.methods:
+                run = {**fields[id(method)], "seed": seed, "steps": study.steps}
+                cells.append(
+                    Cell(
+                        id=f"{slug(method.label)}_{slug(env.label)}_seed{seed}",
+                        method=method,
+                        env=env,
+                        seed=seed,
+                        paper=study.paper.get((method.label, env.label)),
+                        config=_config(study, method, env, run),
+                    )
+                )
+    return cells
+
+
+def _check_environment(study: Study, env: Environment) -> None:
+    """Refuse an id that Gymnasium does not know; ids with a module are left to their runs."""
+    if ":" in env.name.id:
+        return
+    try:
+        gymnasium.spec(env.name.id)
+    except gymnasium.error.Error as error:
+        message = unknown("environment", env.name.id, gymnasium.registry)
+        raise study.problem(env.at, str(message), env.written) from error
+
+
+def _fields(study: Study, method: Method) -> dict[str, Any]:
+    """A method's fields, each of the type that its dataclass says."""
+    bare = _config(study, method, None, {})
+    types = field_types(RunOptions, type(bare.scheme), type(bare.algorithm))
+    del types["algorithm"]
+    fields = {}
+    for key, value in method.fields.items():
+        at = method.origins[key]
+        if key not in types:
+            message = f"{unknown('field', key, types)} (method {method.label!r})"
+            raise study.problem(at, message)
+        try:
+            fields[key] = convert(value, types[key])
+        except Mismatch as error:
+            raise study.problem(at, f"{key}: {error}") from error
+    return fields
+
+
+def _config(
+    study: Study, method: Method, env: Environment | None, fields: dict[str, Any]
+) -> Config:
+    """The configuration of a run; an error is put to the line whose key it mentions."""
+    name = None if env is None else env.name
+    try:
+        config = resolve(name, method.scheme, method.algorithm, method.preset, **fields)
+        config.check()
+    except UserError as error:
+        words = set(re.findall(r"\w+", str(error)))
+        blamed = [key for key in (*method.fields, *method.origins) if key in words]
+        at = method.origins[blamed[0]] if blamed else method.at
+        raise study.problem(at, f"{error} (method {method.label!r})") from error
+    return config
+
+
+# ---------------------------------------------------------------------- choosing some
+
+
+def select(cells: list[Cell], only: str | None) -> list[Cell]:
+    """The cells that `only` asks for: 'env=Hopper-v5,scheme=p3s'.
+
+    Different keys must all fit, values of the same key are alternatives. A value may have *
+    and ?; case does not matter.
+    """
+    if only is None:
+        return cells
+    wanted: dict[str, list[str]] = {}
+    for part in only.split(","):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not value:
+            raise UserError(f"--only takes KEY=VALUE,..., as env=Hopper-v5,seed=0, not {part!r}")
+        if key not in _NAMES_OF:
+            raise unknown("key of --only", key, _NAMES_OF)
+        known = {name.lower() for cell in cells for name in _NAMES_OF[key](cell)}
+        if not fnmatch.filter(known, value.lower()):
+            raise unknown(f"{key} in this study", value, known)
+        wanted.setdefault(key, []).append(value.lower())
+    chosen = [
+        cell for cell in cells if all(_fits(cell, key, values) for key, values in wanted.items())
+    ]
+    if not chosen:
+        raise UserError(f"--only {only} leaves nothing of the {len(cells)} cells")
+    return chosen
+
+
+def _fits(cell: Cell, key: str, values: list[str]) -> bool:
+    names = [name.lower() for name in _NAMES_OF[key](cell)]
+    return any(fnmatch.filter(names, value) for value in values)
+
+
+def _environment_names(cell: Cell) -> set[str]:
+    label = cell.env.label
+    return {label, cell.env.written, re.sub(r"-v\d+$", "", label)}
+
+
+_NAMES_OF = {
+    "env": _environment_names,
+    "method": lambda cell: {cell.method.label},
+    "scheme": lambda cell: {cell.method.scheme, scheme_name(cell.method.scheme)},
+    "algorithm": lambda cell: {cell.method.algorithm},
+    "preset": lambda cell: {cell.method.preset},
+    "seed": lambda cell: {str(cell.seed)},
+    "id": lambda cell: {cell.id},
+}
+"""What --only can ask for, and the names by which a cell answers to it."""

@@ -1,0 +1,232 @@
+"""`p3s study`: list, show, run, status and export, and what their options are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from p3s.errors import UserError
+from p3s.study.catalog import catalog, find_study
+from p3s.study.cells import Cell, make_cells, select
+from p3s.study.definition import Study
+from p3s.study.display import StudyDisplay, status_table, summary
+from p3s.study.estimate import estimate, grid_table
+from p3s.study.folder import StudyFolder
+from p3s.study.scheduler import Options, Scheduler, available_cores
+
+Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml|DIR")]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of a study."""
+
+    steps: int | None = None
+    """Environment steps of every run, instead of the study's."""
+    seeds: int | None = None
+    """How many seeds, instead of the study's."""
+    only: str | None = None
+    """Only some cells: KEY=VALUE,... with the keys env, method, scheme, algorithm, preset, seed,
+    id. Values of one key are alternatives and may have * and ?."""
+    jobs: int | None = None
+    """Runs at a time, each with an equal share of the cores; as many as there are cores unless
+    given."""
+
+
+@dataclass(frozen=True)
+class List:
+    """List the studies that come with p3s."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """Say what a study would run, and about how long and how large it would be."""
+
+    study: Source
+    """Name of a study, a TOML file, or the folder of a study."""
+    budget: Budget = Budget()
+    calibrate: bool = True
+    """Train each method for a moment to tell how long the study takes on this machine."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run a study: begin its cells, go on with those that were interrupted, skip the rest."""
+
+    study: Source
+    """Name of a study, a TOML file, or the folder of a study to go on with."""
+    budget: Budget = Budget()
+    out: Path | None = None
+    """Folder of the study; studies/NAME unless given."""
+    retry_failed: bool = False
+    """Run failed cells again, from their last checkpoints; otherwise they are left alone."""
+    discard_checkpoints: bool = False
+    """Remove the checkpoints of runs as they complete; to be made longer they begin anew."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Print how the cells of a study stand."""
+
+    study: Source
+    """Folder of a study, or a name or TOML file whose folder is studies/NAME."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a study's results as one table: a row a run, evaluation and learner."""
+
+    study: Source
+    """Folder of a study, or a name or TOML file whose folder is studies/NAME."""
+    out: Annotated[Path, tyro.conf.arg(aliases=("-o",))]
+    """File to write: .parquet or .csv."""
+
+
+@tyro.conf.configure(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
+@dataclass(frozen=True)
+class StudyCommand:
+    """Run grids of trainings, such as the paper's figures and tables."""
+
+    action: (
+        Annotated[List, tyro.conf.subcommand("list")]
+        | Annotated[Show, tyro.conf.subcommand("show")]
+        | Annotated[Run, tyro.conf.subcommand("run")]
+        | Annotated[Status, tyro.conf.subcommand("status")]
+        | Annotated[Export, tyro.conf.subcommand("export")]
+    )
+
+
+def run_study_command(options: StudyCommand) -> int:
+    """Do what the command line asks for; the exit code."""
+    match options.action:
+        case List():
+            return _list()
+        case Show():
+            return _show(options.action)
+        case Run():
+            return _run(options.action)
+        case Status():
+            return _status(options.action)
+        case Export():
+            return _export(options.action)
+
+
+def _list() -> int:
+    table = Table("study", "title", box=None, pad_edge=False)
+    for name in ("cells", "steps each"):
+        table.add_column(name, justify="right")
+    for name in catalog():
+        study = find_study(name)
+        table.add_row(name, study.title, str(study.num_cells), f"{study.steps:,}")
+    Console().print(table)
+    return 0
+
+
+def _chosen(source: str, budget: Budget) -> tuple[Study, list[Cell], list[Cell], int]:
+    """A study with its budget, all its cells, those asked for, and how many at a time."""
+    study = find_study(source).with_budget(budget.steps, budget.seeds)
+    cells = make_cells(study)
+    chosen = select(cells, budget.only)
+    if budget.jobs is not None and budget.jobs < 1:
+        raise UserError(f"jobs must be at least 1, not {budget.jobs}")
+    # One core each: environments and evaluations use no more than that, and two cores learn
+    # networks of this size less than twice as fast. However few cells there are, the share
+    # stays the same, and with it every bit of the results.
+    jobs = len(available_cores()) if budget.jobs is None else budget.jobs
+    return study, cells, chosen, jobs
+
+
+def _show(options: Show) -> int:
+    study, _, cells, jobs = _chosen(options.study, options.budget)
+    console = Console()
+    console.print(f"{study.name}: {study.title}", highlight=False, markup=False)
+    counts = Counter((cell.method.label, cell.env.label) for cell in cells)
+    seeds = {cell.id: str(counts[cell.method.label, cell.env.label]) for cell in cells}
+    console.print(grid_table("number of seeds", cells, seeds))
+    total = sum(cell.config.options.steps for cell in cells)
+    console.print(
+        f"{len(cells)} cells of {study.steps:,} steps: {total:,} steps in total", highlight=False
+    )
+    for line in estimate(cells, jobs, options.calibrate, console):
+        console.print(line, highlight=False)
+    return 0
+
+
+def _run(options: Run) -> int:
+    study, all_cells, cells, jobs = _chosen(options.study, options.budget)
+    folder = StudyFolder(options.out or _folder(options.study, study))
+    _refuse_other_study(folder, study)
+    folder.check_runs(all_cells)
+    folder.write(study, all_cells)
+    console = Console()
+    console.print(
+        f"study folder: {folder.path} ({len(cells)} cells, {jobs} at a time)", highlight=False
+    )
+    settings = Options(jobs, options.retry_failed, options.discard_checkpoints)
+    with StudyDisplay(cells, console) as display:
+        scheduler = Scheduler(folder, cells, settings, display)
+        code = scheduler.run()
+    _print_status(console, folder, cells)
+    if code > 1:
+        console.print(f"to go on: p3s study run {folder.path}", highlight=False, soft_wrap=True)
+    return code
+
+
+def _refuse_other_study(folder: StudyFolder, study: Study) -> None:
+    if (folder.path / "study.toml").exists():
+        other = find_study(str(folder.path)).name
+        if other != study.name:
+            raise UserError(f"{folder.path} holds the study {other!r}: choose another --out")
+    elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
+        raise UserError(f"{folder.path} exists and is not a study: choose another --out")
+
+
+def _folder(source: str, study: Study) -> Path:
+    """Where a study is kept: the folder itself, where that was given instead of a name."""
+    if source not in catalog() and Path(source).is_dir():
+        return Path(source)
+    return Path("studies") / study.name
+
+
+def _existing(source: str) -> tuple[Study, StudyFolder]:
+    """A study as its folder says it, which may have other steps and seeds than its name."""
+    path = _folder(source, find_study(source))
+    if not (path / "study.toml").is_file():
+        raise UserError(f"there is no study in {path} yet: p3s study run {source}")
+    return find_study(str(path)), StudyFolder(path)
+
+
+def _status(options: Status) -> int:
+    study, folder = _existing(options.study)
+    _print_status(Console(), folder, make_cells(study))
+    return 0
+
+
+def _print_status(console: Console, folder: StudyFolder, cells: list[Cell]) -> None:
+    progress = {cell.id: folder.progress(cell) for cell in cells}
+    console.print(status_table(cells, progress))
+    for cell in cells:
+        if progress[cell.id].state == "failed":
+            console.print(
+                f"{cell.id} failed: {progress[cell.id].error} ({folder.failure(cell)})",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+                style="red",
+            )
+    console.print(summary(cells, progress))
+
+
+def _export(options: Export) -> int:
+    _, folder = _existing(options.study)
+    from p3s.report.export import export_results  # needs polars, an extra
+
+    export_results(folder.path, options.out)
+    print(f"wrote {options.out}")
+    return 0

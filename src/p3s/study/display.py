@@ -1,0 +1,152 @@
+"""How a study stands, for a person: a live table, or without a terminal a line an event."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from p3s.study.cells import Cell
+from p3s.study.folder import Progress
+
+STATES = {
+    "running": "cyan",
+    "failed": "bold red",
+    "stopped": "yellow",
+    "waiting": "dim",
+    "complete": "green",
+}
+"""States and their colours, in the order in which a table lists them."""
+
+
+class StudyDisplay:
+    """Shows a study while it runs; use as a context."""
+
+    def __init__(self, cells: list[Cell], console: Console | None = None) -> None:
+        self._cells = cells
+        self._console = console or Console()
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> StudyDisplay:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def event(self, cell: Cell, progress: Progress) -> None:
+        """Say that a cell began or ended."""
+        took = duration(time.monotonic() - self._started)
+        parts = [f"{took:>9}", f"{progress.state:<8}", cell.id]
+        if progress.step:
+            parts.append(f"step {progress.step:,}")
+        if progress.score is not None:
+            parts.append(f"score {progress.score:,.1f}")
+        if progress.error is not None:
+            parts.append(progress.error)
+        style = STATES[progress.state] if progress.state in ("failed", "complete") else None
+        text = escape("  ".join(parts))
+        self._console.print(text, highlight=False, soft_wrap=True, style=style)
+
+    def say(self, text: str) -> None:
+        """Print a line above the table."""
+        self._console.print(escape(text), highlight=False, soft_wrap=True)
+
+    def refresh(self, progress: dict[str, Progress]) -> None:
+        """Draw the table again."""
+        if self._live is not None:
+            table = status_table(self._cells, progress, self._console.height - 6)
+            self._live.update(Group(table, summary(self._cells, progress)), refresh=True)
+
+
+def status_table(
+    cells: list[Cell], progress: dict[str, Progress], most_rows: int | None = None
+) -> Table:
+    """One row a cell: state, step, score, speed, time left; what is going on first."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("method", "environment"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("seed", justify="right")
+    table.add_column("state")
+    for name in ("step", "score", "steps/s", "left"):
+        table.add_column(name, justify="right", no_wrap=True)
+    order = list(STATES)
+    rows = sorted(cells, key=lambda cell: order.index(progress[cell.id].state))
+    shown = rows if most_rows is None or len(rows) <= most_rows else rows[: max(most_rows - 1, 1)]
+    for cell in shown:
+        one = progress[cell.id]
+        left = seconds_left(cell, one)
+        table.add_row(
+            escape(cell.method.label),
+            escape(cell.env.label),
+            str(cell.seed),
+            Text(one.state, style=STATES[one.state]),
+            f"{one.step:,}/{cell.config.options.steps:,}",
+            "-" if one.score is None else f"{one.score:,.1f}",
+            "-" if one.steps_per_second is None else f"{one.steps_per_second:,.0f}",
+            "-" if left is None else duration(left),
+        )
+    if len(shown) < len(rows):
+        table.add_row(f"... and {len(rows) - len(shown)} more", style="dim")
+    return table
+
+
+def summary(cells: list[Cell], progress: dict[str, Progress]) -> Text:
+    """How many cells stand how, and when all will be done at the speed of those that run."""
+    counts = Counter(progress[cell.id].state for cell in cells)
+    parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
+    running = [progress[cell.id] for cell in cells if progress[cell.id].state == "running"]
+    rate = sum(one.steps_per_second or 0.0 for one in running)
+    steps = sum(
+        max(cell.config.options.steps - progress[cell.id].step, 0)
+        for cell in cells
+        if progress[cell.id].state not in ("failed", "complete")
+    )
+    if rate > 0:
+        parts.append(f"about {duration(steps / rate)} left")
+    return Text(f"{len(cells)} cells: " + ", ".join(parts))
+
+
+def seconds_left(cell: Cell, progress: Progress) -> float | None:
+    """How long a running cell will take at its speed so far."""
+    if progress.state != "running" or not progress.steps_per_second:
+        return None
+    return max(cell.config.options.steps - progress.step, 0) / progress.steps_per_second
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: '42 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    hours = round(seconds / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def brief(seconds: float) -> str:
+    """Seconds with one unit, for a narrow column: '42 s', '12 min', '5.6 h', '3.1 d'."""
+    for unit, length, digits in (("d", 48 * 3600, 1), ("h", 3600, 1), ("min", 60, 0)):
+        if seconds >= length:
+            return f"{seconds / (24 * 3600 if unit == 'd' else length):.{digits}f} {unit}"
+    return f"{seconds:.0f} s"

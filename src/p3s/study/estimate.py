@@ -1,0 +1,268 @@
+"""How long a study would take on this machine, and how large it would be.
+
+    for every environment: make it, and step it at random for a moment
+    for every scheme, algorithm and size: train for a moment, after compilation
+    seconds of a cell = steps × (a step as measured, with this environment in it)
+                      + evaluations × episodes × longest episode × this environment's step
+
+Evaluated episodes are counted at full length: an upper bound where policies fall over early.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from p3s import devices, replay
+from p3s.config import Config
+from p3s.envs import Adapter, EnvName, make_env
+from p3s.schemes.base import EpisodeScheme
+from p3s.study.cells import Cell
+from p3s.study.display import brief, duration
+from p3s.study.scheduler import available_cores, core_shares
+from p3s.train import Training
+from p3s.types import EnvSpec
+
+ENVIRONMENT_SECONDS = 0.3
+TRAINING_SECONDS = 2.0
+"""How long to measure an environment and a training, about."""
+LONGEST_TRAINING_SECONDS = 20.0
+"""When to give up waiting for updates, where they come after whole episodes."""
+NUM_COMPILING = 2
+"""Laps that compile: an update without, and one with a step of the policy."""
+QUICK_STEPS = 50
+QUICK: dict[str, Callable[[Any], Any]] = {
+    "initial_steps": lambda steps: min(steps, QUICK_STEPS),
+    "review_period": lambda steps: min(steps, QUICK_STEPS),
+    "random_until": lambda until: "initial_steps",
+}
+"""Fields of a scheme for a training that comes to the point."""
+
+
+@dataclass(frozen=True)
+class EnvironmentCost:
+    """What an environment takes."""
+
+    spec: EnvSpec
+    longest_episode: int
+    step_seconds: float
+
+
+def estimate(
+    cells: list[Cell], jobs: int, calibrate: bool, console: Console
+) -> Iterator[Table | str]:
+    """What to print about time, disk and memory; `calibrate` measures for some seconds."""
+    costs = {
+        name: environment_cost(cell.config.env, ENVIRONMENT_SECONDS if calibrate else 0.0)
+        for name, cell in {cell.env.label: cell for cell in cells}.items()
+        if cell.config.env is not None
+    }
+    together = min(jobs, len(cells))
+    if calibrate:
+        with _on_cores(core_shares(available_cores(), jobs)[0]):
+            seconds = cell_seconds(cells, costs, console)
+        times = {name: brief(value) for name, value in seconds.items()}
+        yield grid_table("time of one run", cells, times)
+        total = sum(seconds.values())
+        yield f"time: about {duration(total / together)} with {together} at a time on this machine"
+    sizes = sorted(replay_bytes(cell.config, costs[cell.env.label].spec) for cell in cells)
+    yield f"disk: up to {sum(sizes) / 1e9:,.1f} GB of replay in checkpoints"
+    largest = sum(sizes[-together:])
+    yield f"memory: up to {largest / 1e9:,.1f} GB of replay with {together} at a time"
+
+
+def replay_bytes(config: Config, spec: EnvSpec) -> int:
+    """What the replay of a run takes at its end, in memory and in a checkpoint."""
+    if getattr(config.algorithm, "on_policy", False):
+        return 0
+    rows = min(config.options.buffer_size, config.options.steps)
+    return replay.memory_needed(rows, spec)
+
+
+def environment_cost(name: EnvName, seconds: float) -> EnvironmentCost:
+    """An environment's sizes, and the time of a random step if there are seconds to measure it."""
+    env = make_env(name)
+    try:
+        limit = env.env.spec.max_episode_steps if env.env.spec is not None else None
+        step_seconds = _random_step_seconds(env, seconds) if seconds > 0 else 0.0
+        return EnvironmentCost(env.env_spec, limit or 1000, step_seconds)
+    finally:
+        env.close()
+
+
+def _random_step_seconds(env: Adapter, seconds: float) -> float:
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    steps, started = 0, time.perf_counter()
+    while time.perf_counter() < started + seconds:
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        steps += 1
+        if terminated or truncated:
+            env.reset()
+    return (time.perf_counter() - started) / steps
+
+
+def cell_seconds(
+    cells: list[Cell], costs: dict[str, EnvironmentCost], console: Console
+) -> dict[str, float]:
+    """Seconds of every cell, by id, from one short training of each kind."""
+    devices.prepare()
+    measured: dict[Any, TrainingCost] = {}
+    seconds = {}
+    for cell in cells:
+        env, config = costs[cell.env.label], cell.config
+        kind = _kind(config)
+        if kind not in measured:
+            with console.status(f"trying {cell.method.label} on {cell.env.label}"):
+                measured[kind] = training_cost(config, env)
+        step = measured[kind].step_seconds + env.step_seconds
+        evaluations = evaluation_steps(config, measured[kind].num_judged, env.longest_episode)
+        seconds[cell.id] = config.options.steps * step + evaluations * env.step_seconds
+    return seconds
+
+
+def _kind(config: Config) -> Any:
+    """What decides how long a step of training takes, besides the environment."""
+    scheme, algorithm = config.scheme, config.algorithm
+    names = ("updates_per_step", "hidden_sizes", "batch_size")
+    sizes = [getattr(scheme, name, None) or getattr(algorithm, name, None) for name in names]
+    return (scheme.name, algorithm.name, scheme.num_learners, *sizes)
+
+
+def evaluation_steps(config: Config, num_judged: int, longest_episode: int) -> int:
+    """Environment steps of all evaluations of a run, were every episode to go to its limit."""
+    options = config.options
+    if options.evaluation_period == 0:
+        return 0
+    # The champion plays once more, on fresh episodes.
+    episodes = (num_judged + 1) * options.evaluation_episodes
+    return -(-options.steps // options.evaluation_period) * episodes * longest_episode
+
+
+# ---------------------------------------------------------------------- a short training
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What learning takes: seconds per environment step, without the environment's own."""
+
+    step_seconds: float
+    num_judged: int
+    """Policies that are evaluated."""
+
+
+class Lap(NamedTuple):
+    """What happened between two looks at a training."""
+
+    seconds: float
+    steps: int
+    updates: int
+
+
+def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
+    """Train for a moment, without evaluations."""
+    quick = {
+        field.name: QUICK[field.name](getattr(config.scheme, field.name))
+        for field in dataclasses.fields(config.scheme)
+        if field.name in QUICK
+    }
+    scheme = dataclasses.replace(config.scheme, **quick)
+    options = dataclasses.replace(config.options, steps=1 << 40, evaluation_period=0)
+    config = dataclasses.replace(config, scheme=scheme, options=options)
+    assert config.env is not None
+    training = Training(config, partial(make_env, config.env))
+    try:
+        laps = _laps(training)
+        per_round = scheme.updates_per_step if isinstance(scheme, EpisodeScheme) else None
+        seconds = seconds_per_step(laps, per_round) - env.step_seconds
+        judged = jax.tree.leaves(scheme.champions(training.state))[0].shape[0]
+        return TrainingCost(max(seconds, 0.0), judged)
+    finally:
+        training.close()
+
+
+def _laps(training: Training) -> list[Lap]:
+    """Laps of a training, until there are enough of them that include updates."""
+    laps: list[Lap] = []
+    then = began = time.perf_counter()
+    seen = (0, 0)
+
+    def go_on(now: Training) -> bool:
+        nonlocal then, seen
+        moment, counts = time.perf_counter(), (now.total_steps, now.updates)
+        laps.append(Lap(moment - then, counts[0] - seen[0], counts[1] - seen[1]))
+        then, seen = moment, counts
+        if moment - began > LONGEST_TRAINING_SECONDS:
+            return False
+        updating = [lap for lap in laps if lap.updates][NUM_COMPILING:]
+        learned = sum(lap.seconds for lap in updating) > TRAINING_SECONDS / 2
+        past_reviews = now.time_step > 2 * QUICK_STEPS + 20
+        return not (laps[-1].updates and learned and len(updating) > 3 and past_reviews)
+
+    training.run(training.options.steps, go_on)
+    return laps
+
+
+def seconds_per_step(laps: list[Lap], updates_per_step: int | None) -> float:
+    """Seconds of one environment step with the updates that it entails, compilation left out.
+
+    updates_per_step: how many are owed for a step, where they are made up for after whole
+    episodes; None where they follow the steps directly.
+    """
+    updating = [lap for lap in laps if lap.updates]
+    if updates_per_step is not None:
+        stepping = [lap for lap in laps if lap.steps]
+        steps = sum(lap.steps for lap in stepping) / len(stepping)
+        owed = updates_per_step * _typical(updating) if updating else 0.0
+        return _typical(stepping) / steps + owed
+    first = laps.index(updating[0]) + 1 if updating else 0
+    after = laps[first:] or laps
+    resting = [lap for lap in after if not lap.updates]
+    learning = len(after) - len(resting)
+    seconds = sum(lap.seconds for lap in resting)
+    seconds += learning * _typical(updating) if updating else 0.0
+    return seconds / sum(lap.steps for lap in after)
+
+
+def _typical(laps: list[Lap]) -> float:
+    """Mean seconds of a lap, without the first ones and the slowest, which had to compile."""
+    seconds = [lap.seconds for lap in laps]
+    kept = sorted(seconds[NUM_COMPILING:])[:-1] or [min(seconds)]
+    return sum(kept) / len(kept)
+
+
+def grid_table(title: str, cells: list[Cell], values: dict[str, str]) -> Table:
+    """A value of each environment and method, by the ids of the cells."""
+    table = Table("environment", box=None, pad_edge=False, title=title, title_justify="left")
+    methods = list(dict.fromkeys(cell.method.label for cell in cells))
+    for method in methods:
+        table.add_column(escape(method), justify="right", overflow="fold")
+    shown = {(cell.method.label, cell.env.label): values[cell.id] for cell in cells}
+    for env in dict.fromkeys(cell.env.label for cell in cells):
+        table.add_row(escape(env), *(shown.get((method, env), "-") for method in methods))
+    return table
+
+
+@contextlib.contextmanager
+def _on_cores(cores: list[int]) -> Iterator[None]:
+    """Keep this thread, and those that it starts, to the cores that a run will have."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,203 @@
+"""The folder of a study, and how each of its cells stands.
+
+study.toml           the definition, with the steps and seeds in force
+cells.json           what every run is: method, environment, seed, the paper's score
+runs/<id>/           ordinary run folders
+failures/<id>.json   why a cell failed
+logs/<id>.log        what its process printed
+locks/<id>           held by the process that runs the cell, and free when that is gone
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import UserError
+from p3s.records import write_text
+from p3s.runs import load_config
+from p3s.study.cells import Cell
+from p3s.study.definition import Study
+
+TAIL_BYTES = 1 << 14
+"""How much of a record is read to find its last row; more if the row is longer."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a cell stands: complete, failed, running, stopped or waiting."""
+
+    state: str
+    step: int = 0
+    score: float | None = None
+    steps_per_second: float | None = None
+    error: str | None = None
+
+
+class StudyFolder:
+    """Paths, states and locks of a study's cells."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, study: Study, cells: list[Cell]) -> None:
+        """Write the definition and the list of cells."""
+        for name in ("runs", "failures", "logs", "locks"):
+            (self.path / name).mkdir(parents=True, exist_ok=True)
+        content = {
+            "study": study.name,
+            "title": study.title,
+            "steps": study.steps,
+            "cells": [cell.to_json() for cell in cells],
+        }
+        # One at a time: two runners may begin together.
+        with (self.path / "locks" / ".folder").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write_text(self.path / "study.toml", study.resolved_text())
+            write_text(self.path / "cells.json", json.dumps(content, indent=1) + "\n")
+
+    def run(self, cell: Cell) -> Path:
+        """A cell's run folder."""
+        return self.path / "runs" / cell.id
+
+    def log(self, cell: Cell) -> Path:
+        """What a cell's process prints."""
+        return self.path / "logs" / f"{cell.id}.log"
+
+    def failure(self, cell: Cell) -> Path:
+        """Why a cell failed, if it did."""
+        return self.path / "failures" / f"{cell.id}.json"
+
+    # ------------------------------------------------------------------ locks
+
+    def lock(self, cell: Cell) -> int | None:
+        """An open file that holds the cell's lock, or None if another process holds it.
+
+        A child that inherits the file holds the lock with it, as long as it lives.
+        """
+        return self._lock(cell, fcntl.LOCK_EX)
+
+    def is_locked(self, cell: Cell) -> bool:
+        """Whether a process runs the cell now."""
+        if not (self.path / "locks" / cell.id).exists():
+            return False
+        descriptor = self._lock(cell, fcntl.LOCK_SH)
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    def _lock(self, cell: Cell, kind: int) -> int | None:
+        descriptor = os.open(self.path / "locks" / cell.id, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    # ------------------------------------------------------------------ states
+
+    def is_complete(self, cell: Cell) -> bool:
+        """Whether a cell has run to its end; its checkpoints may have been removed since."""
+        run, steps = self.run(cell), cell.config.options.steps
+        if (run / "checkpoints").is_dir():
+            names = [path.name for path in (run / "checkpoints").glob("step-*")]
+            return any(int(name.removeprefix("step-")) >= steps for name in names)
+        last = last_row(run / "metrics.jsonl")
+        saved = (run / "policy.safetensors").exists()
+        return saved and last is not None and last["step"] >= steps
+
+    def progress(self, cell: Cell, locked: bool | None = None) -> Progress:
+        """How a cell stands, from the ends of its records.
+
+        locked: whether another process holds the cell, where that is known.
+        """
+        run = self.run(cell)
+        metrics = last_row(run / "metrics.jsonl") or {}
+        evaluation = last_row(run / "evaluations.jsonl") or {}
+        error = read_failure(self.failure(cell))
+        if self.is_locked(cell) if locked is None else locked:
+            state, error = "running", None
+        elif self.is_complete(cell):
+            state, error = "complete", None
+        elif error is not None:
+            state = "failed"
+        else:
+            state = "stopped" if (run / "config.json").exists() else "waiting"
+        return Progress(
+            state,
+            metrics.get("step", 0),
+            evaluation.get("score"),
+            metrics.get("steps_per_second"),
+            error,
+        )
+
+    def check_runs(self, cells: list[Cell]) -> None:
+        """Refuse to go on with a run that was begun with other settings than the study's."""
+        for cell in cells:
+            run = self.run(cell)
+            if (run / "config.json").exists():
+                begun, now = load_config(run).to_json(), cell.config.to_json()
+                for key, was, value in _differences(begun, now):
+                    raise UserError(
+                        f"{run} was begun with {key} = {was}, the study says {value}: "
+                        "choose another --out, or remove that run"
+                    )
+
+
+def _differences(begun: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Settings of two configurations that differ, apart from how long they run."""
+    found = []
+    for key, value in now.items():
+        was = begun.get(key)
+        if isinstance(value, dict) and isinstance(was, dict):
+            found += _differences(was, value)
+        elif key not in ("steps", "note") and was != value:
+            found.append((key, was, value))
+    return found
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole row of a record, read from its end."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            length = TAIL_BYTES
+            while True:
+                file.seek(max(size - length, 0))
+                lines = file.read(length).split(b"\n")
+                # The piece after the last line end is still being written, or empty.
+                if len(lines) > 2 or (len(lines) == 2 and length >= size):
+                    return json.loads(lines[-2])
+                if length >= size:
+                    return None
+                length *= 4
+    except OSError:
+        return None
+
+
+def read_failure(path: Path) -> str | None:
+    """The error of a failure record in one line, or None if there is none."""
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["error"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError):
+        return f"{path} cannot be read"
+
+
+def write_failure(path: Path, error: str, traceback: str, step: int | None) -> None:
+    """Record why a cell failed."""
+    record = {
+        "error": error.strip().split("\n")[0],
+        "traceback": traceback,
+        "step": step,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(record, indent=1) + "\n")

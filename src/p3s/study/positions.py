@@ -1,0 +1,110 @@
+"""Where the keys of a TOML file stand, so that an error can name a line.
+
+The standard library's parser gives values without positions. This one gives positions without
+values, for text that the parser has accepted: it follows table headers, keys, and values that go
+over several lines, and needs to understand nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+
+Path = tuple[str | int, ...]
+"""Keys and indices that lead to a value: ("methods", 1, "grid", "d_min")."""
+
+_KEY = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_DOTTED = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]")
+_ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
+_TOKEN = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|\n',
+    re.DOTALL,
+)
+
+
+class Positions:
+    """First and last line of every key and table header of a TOML text."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        self._spans: dict[Path, tuple[int, int]] = {}
+        self._read(text)
+
+    def _read(self, text: str) -> None:
+        table: Path = ()
+        counts: dict[Path, int] = {}
+        offset, line = 0, 1
+        while offset < len(text):
+            if match := _HEADER.match(text, offset):
+                table = _table(_split(match[2]), match[1] == "[[", counts)
+                start = line + match[0].count("\n", 0, match.start(1) - match.start())
+                end, line = _end_of_line(text, match.end(), start)
+                self._spans.setdefault(table, (start, start))
+            elif match := _ASSIGNMENT.match(text, offset):
+                start = line + match[0].count("\n", 0, match.start(1) - match.start())
+                end, line = _end_of_value(text, match.end(), start)
+                self._spans[(*table, *_split(match[1]))] = (start, line - 1)
+            else:
+                end, line = _end_of_line(text, offset, line)
+            offset = end
+
+    def span(self, path: Path) -> tuple[int, int] | None:
+        """First and last line of a key's assignment; a header's line for a table."""
+        return self._spans.get(path)
+
+    def line(self, path: Path, word: str | None = None) -> int:
+        """The line of a key, or of the closest table around it; 1 if there is none.
+
+        word: look for it in the lines of the value, which may be many.
+        """
+        while path and path not in self._spans:
+            word = str(path[-1]) if word is None and isinstance(path[-1], str) else word
+            path = path[:-1]
+        first, last = self._spans.get(path, (1, 1))
+        if word is not None:
+            whole = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
+            for number in range(first, last + 1):
+                if whole.search(self._lines[number - 1]):
+                    return number
+        return first
+
+
+def _split(dotted: str) -> tuple[str, ...]:
+    """The parts of a dotted key, without quotes."""
+    return tuple(part.strip("\"'") for part in re.findall(_KEY, dotted))
+
+
+def _table(keys: tuple[str, ...], is_array: bool, counts: dict[Path, int]) -> Path:
+    """The path that a header opens; a name of an array of tables means its last table."""
+    path: Path = ()
+    for position, key in enumerate(keys):
+        path = (*path, key)
+        if is_array and position == len(keys) - 1:
+            counts[path] = counts.get(path, 0) + 1
+        if path in counts:
+            path = (*path, counts[path] - 1)
+    return path
+
+
+def _end_of_line(text: str, offset: int, line: int) -> tuple[int, int]:
+    """Offset and number of the next line."""
+    end = text.find("\n", offset)
+    return (len(text) if end < 0 else end + 1), line + 1
+
+
+def _end_of_value(text: str, offset: int, line: int) -> tuple[int, int]:
+    """Offset and number of the line after a value, whose brackets and strings may go on."""
+    depth = 0
+    for token in _TOKEN.finditer(text, offset):
+        word = token[0]
+        if word == "\n":
+            line += 1
+            if depth == 0:
+                return token.end(), line
+        elif word in "[{":
+            depth += 1
+        elif word in "]}":
+            depth -= 1
+        elif not word.startswith("#"):
+            line += word.count("\n")
+    return len(text), line + 1

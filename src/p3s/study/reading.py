@@ -1,0 +1,277 @@
+"""A study from its TOML file, with every grid multiplied out.
+
+    name = "mine"                        the file's name unless given
+    steps = 100_000                      environment steps of every run
+    seeds = 5                            a count, or a list
+    environments = ["Hopper-v5", {id = "Ant-v5", delay = 20}]
+    preset = "paper"
+
+    [fields]                             fields of every run, as of `p3s train`
+    [grid]                               lists of values: each multiplies the runs
+    [[methods]]                          label, scheme, algorithm, preset, any field, an own grid
+    [paper."METHOD"]                     published scores by environment, shown beside the results
+
+Here the file is read and its structure checked; whether the names and fields exist is found out
+when its runs are made from it (cells.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+from p3s.envs import EnvName, parse_name
+from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
+from p3s.errors import UserError, unknown
+from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
+from p3s.study.positions import Path as KeyPath
+from p3s.study.values import Mismatch, convert, show
+
+_TOP = {
+    "name": str,
+    "title": str,
+    "steps": int,
+    "seeds": int | list,
+    "preset": str,
+    "environments": list,
+    "fields": dict,
+    "grid": dict,
+    "methods": list,
+    "paper": dict,
+}
+_ENVIRONMENT = {"id": str, "label": str, "delay": int | str, "kwargs": dict, "group": str}
+_NAMES = ("scheme", "algorithm", "preset")
+_ELSEWHERE = {"seed": "seeds = [...]", "steps": "steps = ...", "env": "environments = [...]"}
+"""Fields of a run that a study sets at its top."""
+
+
+def parse(text: str, file: str, default_name: str) -> Study:
+    """A study from the text of its file."""
+    blank = Study(file, text, default_name, "", STEPS, (), (), ())
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
+        line = (match and match[2]) or text.count("\n") + 1
+        raise UserError(f"{file}:{line}: not TOML: {match[1] if match else error}") from error
+    _check_keys(blank, content, (), _TOP)
+    name = content.get("name", default_name)
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        expected = "expected a letter or digit, then also '.', '_', '-'"
+        raise blank.problem(("name",), f"name: {expected}, not {show(name)}")
+    steps = content.get("steps", STEPS)
+    if steps < 1:
+        raise blank.problem(("steps",), f"steps must be at least 1, not {steps}")
+    environments = tuple(_environments(blank, content))
+    methods = tuple(_methods(blank, content))
+    for kind, entries in (("environments", environments), ("methods", methods)):
+        _refuse_twins(blank, kind, entries)
+    return dataclasses.replace(
+        blank,
+        name=name,
+        title=content.get("title", name),
+        steps=steps,
+        seeds=_seeds(blank, content.get("seeds", SEEDS)),
+        environments=environments,
+        methods=methods,
+        paper=_paper(blank, content.get("paper", {}), environments, methods),
+    )
+
+
+def _check_keys(study: Study, table: dict[str, Any], at: KeyPath, known: dict[str, Any]) -> None:
+    for key, value in table.items():
+        if key not in known:
+            raise study.problem((*at, key), str(unknown("key", key, known)), key)
+        _check_type(study, value, (*at, key), known[key])
+
+
+def _check_type(study: Study, value: Any, at: KeyPath, expected: Any) -> None:
+    try:
+        convert(value, expected)
+    except Mismatch as error:
+        raise study.problem(at, f"{at[-1]}: {error}") from error
+
+
+def _seeds(study: Study, seeds: int | list[Any]) -> tuple[int, ...]:
+    if isinstance(seeds, int):
+        if seeds < 1:
+            raise study.problem(("seeds",), f"seeds must be at least 1, not {seeds}")
+        return tuple(range(seeds))
+    if not seeds:
+        raise study.problem(("seeds",), "seeds is empty: expected a count or a list of numbers")
+    for seed in seeds:
+        if type(seed) is not int or seed < 0:
+            raise study.problem(
+                ("seeds",), f"seeds: expected whole numbers from 0, not {show(seed)}"
+            )
+    if len(set(seeds)) < len(seeds):
+        raise study.problem(("seeds",), "seeds: one is there twice")
+    return tuple(seeds)
+
+
+def _environments(study: Study, content: dict[str, Any]) -> Iterator[Environment]:
+    entries = content.get("environments", [])
+    if not entries:
+        raise study.problem(
+            ("environments",), 'environments is empty: expected a list as ["Hopper-v5"]'
+        )
+    delays = content.get("grid", {}).get("delay", [None])
+    _check_list(study, delays, ("grid", "delay"))
+    for index, entry in enumerate(entries):
+        at: KeyPath = ("environments", index)
+        if isinstance(entry, str):
+            entry = {"id": entry}
+        elif not isinstance(entry, dict) or "id" not in entry:
+            message = 'environments: expected names, or tables as {id = "Ant-v5", delay = 20}'
+            raise study.problem(("environments",), f"{message}, not {show(entry)}")
+        _check_keys(study, entry, at, _ENVIRONMENT)
+        if "delay" in entry and delays != [None]:
+            raise study.problem(at, "delay is in the grid too: leave one of them out", "delay")
+        for delay in delays:
+            yield _environment(study, entry, entry.get("delay", delay), at)
+
+
+def _environment(study: Study, entry: dict[str, Any], delay: Any, at: KeyPath) -> Environment:
+    if delay is not None and delay != "end" and (type(delay) is not int or delay < 1):
+        place = at if "delay" in entry else ("grid", "delay")
+        expected = 'expected a whole number from 1, or "end"'
+        raise study.problem(place, f"delay: {expected}, not {show(delay)}", "delay")
+    name = parse_name(entry["id"], delay)
+    if "kwargs" in entry:
+        name = dataclasses.replace(name, kwargs={**name.kwargs, **entry["kwargs"]})
+    label = entry.get("label", environment_label(name))
+    return Environment(entry["id"], name, label, entry.get("group"), at)
+
+
+def environment_label(name: EnvName) -> str:
+    """What a study calls an environment: 'Hopper-v5', 'Delayed Ant-v5', 'Pendulum-v1, delay 5'."""
+    if name.delay is None:
+        return name.id
+    if name.delay == PAPER_DELAY and name.family in PAPER_ENVIRONMENTS:
+        return f"Delayed {name.id}"
+    return f"{name.id}, delay {name.delay}"
+
+
+def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
+    tables = content.get("methods", [{}])
+    if not tables:
+        raise study.problem(("methods",), "methods is empty: expected tables [[methods]]")
+    grid = {key: values for key, values in content.get("grid", {}).items() if key != "delay"}
+    shared: dict[str, Any] = dict(content.get("fields", {}))
+    for key in _NAMES[:2]:
+        if key in shared:
+            raise study.problem(("fields", key), f"{key} belongs into [[methods]] or [grid]")
+    _refuse_elsewhere(study, shared, ("fields",))
+    if "preset" in content:
+        shared = {"preset": content["preset"], **shared}
+    for index, table in enumerate(tables):
+        at: KeyPath = ("methods", index)
+        if not isinstance(table, dict):
+            raise study.problem(("methods",), f"methods: expected tables, not {show(table)}")
+        origins: dict[str, KeyPath] = {
+            **{key: ("preset",) if key == "preset" else ("fields", key) for key in shared},
+            **{key: (*at, key) for key in table},
+        }
+        _check_type(study, table.get("grid", {}), (*at, "grid"), dict)
+        _refuse_elsewhere(study, table, at)
+        own = {key: value for key, value in table.items() if key not in ("label", "grid")}
+        _check_type(study, table.get("label", ""), (*at, "label"), str)
+        axes = _axes(study, grid, table, at, origins)
+        for values in itertools.product(*axes.values()):
+            point = dict(zip(axes, values, strict=True))
+            yield _method(study, table.get("label"), {**shared, **own}, point, at, origins)
+
+
+def _refuse_elsewhere(study: Study, table: dict[str, Any], at: KeyPath) -> None:
+    for key in table:
+        if key in _ELSEWHERE:
+            raise study.problem((*at, key), f"{key} belongs to the top: {_ELSEWHERE[key]}")
+        if key == "delay":
+            raise study.problem((*at, key), "delay belongs to an environment or into [grid]")
+
+
+def _axes(
+    study: Study,
+    grid: dict[str, Any],
+    table: dict[str, Any],
+    at: KeyPath,
+    origins: dict[str, KeyPath],
+) -> dict[str, list[Any]]:
+    """The lists that multiply a method, from the common grid and its own; notes their origins."""
+    axes: dict[str, list[Any]] = {}
+    own = (*at, "grid")
+    for place, values in ((("grid",), grid), (own, table.get("grid", {}))):
+        _refuse_elsewhere(study, values, place)
+        for key, choices in values.items():
+            _check_list(study, choices, (*place, key))
+            if key in axes or (key in table and key != "grid"):
+                raise study.problem((*place, key), f"{key} is in the method too: leave one out")
+            axes[key] = choices
+            origins[key] = (*place, key)
+    return axes
+
+
+def _check_list(study: Study, choices: Any, at: KeyPath) -> None:
+    if not isinstance(choices, list):
+        raise study.problem(at, f"{at[-1]}: expected a list of values, not {show(choices)}")
+    if not choices:
+        raise study.problem(at, f"{at[-1]}: the list is empty, so nothing would run")
+
+
+def _method(
+    study: Study,
+    label: str | None,
+    values: dict[str, Any],
+    point: dict[str, Any],
+    at: KeyPath,
+    origins: dict[str, KeyPath],
+) -> Method:
+    fields = {"scheme": "p3s", "algorithm": "td3", "preset": "paper", **values, **point}
+    for key in _NAMES:
+        _check_type(study, fields[key], origins.get(key, (key,)), str)
+    scheme, algorithm, preset = (fields.pop(key) for key in _NAMES)
+    shown = [key for key in point if label is not None or key not in ("scheme", "algorithm")]
+    if label is None:
+        label = algorithm if scheme == "single" else f"{scheme}-{algorithm}"
+    label = " ".join([label, *(f"{key}={show(point[key]).strip(chr(34))}" for key in shown)])
+    return Method(label, scheme, algorithm, preset, fields, at, dict(origins))
+
+
+def _refuse_twins(study: Study, kind: str, entries: tuple[Any, ...]) -> None:
+    """Labels become names of folders: two that come to the same would share their runs."""
+    seen: dict[str, str] = {}
+    for entry in entries:
+        name = slug(entry.label)
+        if name in seen:
+            what = f"two {kind} are called {entry.label!r}"
+            if seen[name] != entry.label:
+                what = f"{kind} {seen[name]!r} and {entry.label!r} have the same short name"
+            raise study.problem(entry.at, f"{what}: give one another label")
+        seen[name] = entry.label
+
+
+def _paper(
+    study: Study,
+    tables: dict[str, Any],
+    environments: tuple[Environment, ...],
+    methods: tuple[Method, ...],
+) -> dict[tuple[str, str], float]:
+    labels = [method.label for method in methods]
+    names = {env.written: env.label for env in environments}
+    names |= {env.label: env.label for env in environments}
+    scores = {}
+    for label, table in tables.items():
+        if label not in labels:
+            raise study.problem(("paper", label), str(unknown("method", label, labels)))
+        _check_type(study, table, ("paper", label), dict)
+        for env, score in table.items():
+            at = ("paper", label, env)
+            if env not in names:
+                raise study.problem(at, str(unknown("environment", env, names)))
+            _check_type(study, score, at, float)
+            scores[label, names[env]] = float(score)
+    return scores

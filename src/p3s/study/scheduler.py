@@ -1,0 +1,276 @@
+"""Run the cells of a study, several at a time, each in a process of its own.
+
+    while there are cells neither complete nor failed
+        a process ended: note how, and free its cores
+        cores are free: lock the next cell and start it
+        show how everything stands
+
+A cell's lock belongs to its process: schedulers that share a folder never run the same cell, and
+whatever is killed, nothing stays locked. A scheduler that finds the rest locked waits for it.
+
+Every process gets the same number of cores. How many a run has may change its results in the last
+bits, so they must not depend on which of them happened to be free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from p3s.study.cells import Cell
+from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
+from p3s.study.worker import STOPPED
+
+POLL_SECONDS = 0.2
+"""Between two looks at the processes; it costs a few system calls."""
+SHOW_SECONDS = 2.0
+"""Between two looks at the records of running cells."""
+ELSEWHERE_SECONDS = 2.0
+"""Before a cell that another process holds is tried again."""
+PRINTED_BYTES = 4000
+"""How much of what a process printed is kept with its failure."""
+
+
+class Display(Protocol):
+    """What is told how the study stands."""
+
+    def event(self, cell: Cell, progress: Progress) -> None:
+        """A cell has changed its state."""
+
+    def refresh(self, progress: dict[str, Progress]) -> None:
+        """How all cells stand now, by id."""
+
+    def say(self, text: str) -> None:
+        """Something that concerns all cells."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run a study."""
+
+    jobs: int
+    retry_failed: bool = False
+    discard_checkpoints: bool = False
+
+
+def available_cores() -> list[int]:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
+    """Cores of each of so many processes: equally many, apart from each other where possible."""
+    share = max(len(cores) // jobs, 1)
+    return [[cores[(job * share + i) % len(cores)] for i in range(share)] for job in range(jobs)]
+
+
+def launch(
+    order: dict[str, Any], cores: list[int], lock: int, log: Path
+) -> subprocess.Popen[bytes]:
+    """A worker with its order, on these cores, that holds the lock from now on."""
+    threads = str(len(cores))
+    with log.open("ab") as printed:
+        process = subprocess.Popen(
+            [sys.executable, "-X", "faulthandler", "-m", "p3s.study.worker"],
+            stdin=subprocess.PIPE,
+            stdout=printed,
+            stderr=printed,
+            pass_fds=[lock],
+            # Out of reach of the terminal's Ctrl-C: the scheduler says when to stop.
+            process_group=0,
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": threads,
+                "OPENBLAS_NUM_THREADS": threads,
+                "PJRT_NPROC": threads,
+            },
+        )
+    with contextlib.suppress(AttributeError, ProcessLookupError):
+        os.sched_setaffinity(process.pid, cores)
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(json.dumps(order).encode())
+        process.stdin.close()
+    return process
+
+
+@dataclass
+class _Running:
+    cell: Cell
+    process: subprocess.Popen[bytes]
+    share: list[int]
+
+
+class Scheduler:
+    """Runs cells until all are complete, failed, or somebody asks to stop."""
+
+    def __init__(
+        self, folder: StudyFolder, cells: list[Cell], options: Options, display: Display
+    ) -> None:
+        self._folder, self._options, self._display = folder, options, display
+        self._progress = {cell.id: folder.progress(cell) for cell in cells}
+        self._retrying = {
+            cell.id
+            for cell in cells
+            if options.retry_failed and self._progress[cell.id].state == "failed"
+        }
+        self._waiting = [cell for cell in cells if not self._is_settled(cell)]
+        self._not_before: dict[str, float] = {}
+        self._shares = core_shares(available_cores(), options.jobs)
+        self._running: list[_Running] = []
+        self._signals: list[int] = []
+        self._num_signals_handled = 0
+
+    def run(self) -> int:
+        """Exit code: 0 all complete, 1 some are not, 128 + signal when told to stop."""
+        next_show = 0.0
+        with self._signals_noted():
+            while True:
+                self._reap()
+                self._obey_signals()
+                if not self._signals:
+                    self._start_what_fits()
+                if not self._running and (self._signals or not self._waiting):
+                    break
+                if time.monotonic() >= next_show:
+                    self._look()
+                    next_show = time.monotonic() + SHOW_SECONDS
+                time.sleep(POLL_SECONDS)
+        self._look()
+        if self._signals:
+            return 128 + self._signals[0]
+        return int(any(one.state != "complete" for one in self._progress.values()))
+
+    # ------------------------------------------------------------------ starting
+
+    def _is_settled(self, cell: Cell) -> bool:
+        state = self._progress[cell.id].state
+        return state == "complete" or (state == "failed" and cell.id not in self._retrying)
+
+    def _start_what_fits(self) -> None:
+        now = time.monotonic()
+        for cell in list(self._waiting):
+            if not self._shares:
+                return
+            if self._not_before.get(cell.id, 0.0) <= now:
+                self._try(cell)
+
+    def _try(self, cell: Cell) -> None:
+        """Start a cell, unless another process has it or has settled it meanwhile."""
+        lock = self._folder.lock(cell)
+        if lock is None:
+            self._not_before[cell.id] = time.monotonic() + ELSEWHERE_SECONDS
+            return
+        self._waiting.remove(cell)
+        try:
+            failed = read_failure(self._folder.failure(cell)) is not None
+            if self._folder.is_complete(cell) or (failed and cell.id not in self._retrying):
+                self._note(cell)
+                return
+            self._folder.failure(cell).unlink(missing_ok=True)
+            self._retrying.discard(cell.id)
+            self._start(cell, lock)
+        finally:
+            os.close(lock)
+
+    def _start(self, cell: Cell, lock: int) -> None:
+        share = self._shares.pop(0)
+        order = {
+            "run": str(self._folder.run(cell)),
+            "failure": str(self._folder.failure(cell)),
+            "config": cell.config.to_json(),
+            "discard_checkpoints": self._options.discard_checkpoints,
+            "scheduler": os.getpid(),
+        }
+        process = launch(order, share, lock, self._folder.log(cell))
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{process.pid}\n".encode(), 0)
+        self._running.append(_Running(cell, process, share))
+        before = self._progress[cell.id]
+        self._tell(cell, Progress("running", before.step, before.score, before.steps_per_second))
+
+    # ------------------------------------------------------------------ ending
+
+    def _reap(self) -> None:
+        for running in list(self._running):
+            code = running.process.poll()
+            if code is None:
+                continue
+            self._running.remove(running)
+            self._shares.append(running.share)
+            self._note_end(running.cell, code)
+
+    def _note_end(self, cell: Cell, code: int) -> None:
+        settled = self._folder.progress(cell, locked=False).state in ("complete", "failed")
+        if not settled and code != STOPPED and not self._signals:
+            self._record_death(cell, code)
+        self._note(cell)
+
+    def _record_death(self, cell: Cell, code: int) -> None:
+        """A process that could not say itself why it ended: killed, or crashed."""
+        how = f"ended with exit code {code}"
+        if code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+            if -code == signal.SIGKILL:
+                how += " (out of memory?)"
+        with self._folder.log(cell).open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - PRINTED_BYTES, 0))
+            printed = log.read().decode(errors="replace")
+        step = self._folder.progress(cell, locked=False).step or None
+        write_failure(self._folder.failure(cell), f"the process {how}", printed, step)
+
+    def _note(self, cell: Cell) -> None:
+        """Take in how a cell stands that no other process holds."""
+        self._tell(cell, self._folder.progress(cell, locked=False))
+
+    def _tell(self, cell: Cell, progress: Progress) -> None:
+        self._progress[cell.id] = progress
+        self._display.event(cell, progress)
+
+    def _look(self) -> None:
+        """Read how the cells stand that may have moved, and show it."""
+        for running in self._running:
+            cell = running.cell
+            self._progress[cell.id] = self._folder.progress(cell, locked=True)
+        for cell in self._waiting:
+            if cell.id in self._not_before:
+                self._progress[cell.id] = self._folder.progress(cell)
+        self._display.refresh(self._progress)
+
+    # ------------------------------------------------------------------ signals
+
+    @contextlib.contextmanager
+    def _signals_noted(self) -> Iterator[None]:
+        def receive(number: int, frame: Any) -> None:
+            self._signals.append(number)
+
+        before = {
+            number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _obey_signals(self) -> None:
+        """The first signal lets the processes write a checkpoint, the second kills them."""
+        if len(self._signals) == self._num_signals_handled:
+            return
+        first = self._num_signals_handled == 0 and len(self._signals) == 1
+        self._num_signals_handled = len(self._signals)
+        for running in self._running:
+            running.process.send_signal(signal.SIGTERM if first else signal.SIGKILL)
+        if first and self._running:
+            self._display.say("stopping: running cells write a checkpoint (again to kill them)")

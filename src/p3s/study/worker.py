@@ -1,0 +1,101 @@
+"""One cell of a study in a process of its own: `python -m p3s.study.worker`, its order on stdin.
+
+go on with the cell's run if it was begun, else begin it
+at the end                                         exit code 0
+told to stop, or the scheduler is gone             checkpoint, exit code STOPPED
+an error                                           failures/<id>.json, exit code FAILED
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import mujoco
+
+from p3s import devices, runs
+from p3s.config import Config
+from p3s.errors import UserError
+from p3s.study.folder import write_failure
+from p3s.train import Training
+
+FAILED = 1
+STOPPED = 128 + signal.SIGTERM
+
+
+class StopRequest:
+    """Whether to stop: a signal came, or the process that started this one is gone."""
+
+    def __init__(self, scheduler: int) -> None:
+        self._scheduler = scheduler
+        self._signalled = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._receive)
+
+    def _receive(self, number: int, frame: Any) -> None:
+        self._signalled = True
+
+    def __bool__(self) -> bool:
+        return self._signalled or os.getppid() != self._scheduler
+
+
+def open_run(path: Path, config: Config) -> Training:
+    """The cell's training: where it stopped, or at its beginning."""
+    if not (path / "config.json").exists():
+        # Killed before anything was worth keeping, or never begun.
+        shutil.rmtree(path, ignore_errors=True)
+        return runs.begin(config, path)
+    longer = config.options.steps > runs.load_config(path).options.steps
+    training, notes = runs.reopen(path, config.options.steps if longer else None)
+    for note in notes:
+        print(note)
+    return training
+
+
+def run_cell(order: dict[str, Any]) -> int:
+    """Run a cell to its end or to a signal; the exit code."""
+    stop = StopRequest(order["scheduler"])
+    training: Training | None = None
+    try:
+        devices.prepare()
+        config = Config.from_json(order["config"])
+        training = open_run(Path(order["run"]), config)
+        print(f"from step {training.total_steps:,} to {config.options.steps:,}", flush=True)
+        training.run(config.options.steps, lambda training: not stop)
+        if training.total_steps < config.options.steps:
+            training.checkpoint()
+            print(f"stopped at step {training.total_steps:,}")
+            return STOPPED
+    except Exception as error:
+        step = training.total_steps if training is not None else None
+        what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        traceback.print_exc()
+        write_failure(Path(order["failure"]), what, traceback.format_exc(), step)
+        return FAILED
+    finally:
+        if training is not None:
+            training.close()
+    if order["discard_checkpoints"]:
+        # Renamed first: a run with half a checkpoint would be taken for an unfinished one.
+        gone = (Path(order["run"]) / "checkpoints").rename(Path(order["run"]) / ".discarded")
+        shutil.rmtree(gone)
+    return 0
+
+
+@functools.cache
+def _warn(message: str | bytes) -> None:
+    """MuJoCo's warnings, each once, instead of a file in the current folder."""
+    print("MuJoCo:", message.decode() if isinstance(message, bytes) else message, flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("MUJOCO_GL", "egl")
+    mujoco.set_mju_user_warning(_warn)  # pyright: ignore[reportAttributeAccessIssue]
+    sys.exit(run_cell(json.load(sys.stdin)))
