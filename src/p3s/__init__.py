@@ -10,6 +10,7 @@ from p3s.envs import make_env
 from p3s.errors import TrainingStopped, UserError
 from p3s.policy import Policy
 from p3s.population import Population, evaluate, load
+from p3s.report.export import load_results
 
 __all__ = [
     "Policy",
@@ -18,5 +19,6 @@ __all__ = [
     "UserError",
     "evaluate",
     "load",
+    "load_results",
     "make_env",
 ]

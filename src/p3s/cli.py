@@ -24,6 +24,7 @@ from p3s.errors import TrainingStopped, UserError, unknown
 from p3s.export import export_onnx
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
+from p3s.report.command import ReportOptions, leave_run_page, run_report
 from p3s.schemes import SCHEMES
 from p3s.theory.command import Theory, run_theory
 from p3s.train import Training
@@ -67,6 +68,8 @@ class Output:
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
     tensorboard: bool = False
     """Write TensorBoard scalars as well."""
+    report: bool = True
+    """Leave a page with curves and settings, report.html, in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,8 @@ class Resume:
     """Run folder."""
     steps: int | None = None
     """New total of environment steps, to make the run longer."""
+    report: bool = True
+    """Leave a page with curves and settings, report.html, in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +258,7 @@ def _train(arguments: list[str]) -> int:
         print(config.env.note)
     training = runs.begin(config, output.out, tensorboard=output.tensorboard)
     print(training.memory_note)
-    return _run(training)
+    return _run(training, output.report)
 
 
 def _resume(options: Resume) -> int:
@@ -268,10 +273,10 @@ def _resume(options: Resume) -> int:
         print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
         return 0
     print(f"resuming at step {training.total_steps:,}")
-    return _run(training)
+    return _run(training, options.report)
 
 
-def _run(training: Training) -> int:
+def _run(training: Training, report: bool) -> int:
     """Train to the end, or to a signal; either way the last state is on disk."""
     assert training.folder is not None
     path, until = training.folder.path, training.options.steps
@@ -304,6 +309,8 @@ def _run(training: Training) -> int:
         print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
         return 128 + received[0]
     print(f"policy: {path / 'policy.safetensors'}")
+    if report:
+        print(leave_run_page(path))
     return 0
 
 
@@ -346,6 +353,12 @@ def _compare(options: Compare) -> int:
     return 0
 
 
+def _report(options: ReportOptions) -> int:
+    for path in run_report(options):
+        print(f"wrote {path}")
+    return 0
+
+
 def _schemes(options: Schemes) -> int:
     for name, scheme in SCHEMES.items():
         print(f"{name:<12} {scheme.__doc__}\n{'':<12} {scheme.paper_name}")
@@ -371,6 +384,7 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "export": (Export, _export),
     "envs": (Envs, _envs),
     "compare": (Compare, _compare),
+    "report": (ReportOptions, _report),
     "schemes": (Schemes, _schemes),
     "algorithms": (Algorithms, _algorithms),
     "theory": (Theory, _theory),

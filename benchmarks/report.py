@@ -1,0 +1,124 @@
+"""How long a report of 200 runs x 250 evaluations takes, its size, and how soon it can be used.
+
+    python benchmarks/report.py              build time, size, time to interactive in Chromium
+    python benchmarks/report.py --coverage   how often the intervals contain the true value
+
+Run from a checkout: the made-up runs come from tests/synthetic_runs.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.synthetic_runs import write_study
+
+from p3s.report.command import ReportOptions, run_report, write_run_page
+from p3s.report.statistics import iqm, mean_interval, percentile_interval
+
+ENVS = ("Hopper-v1", "Walker2d-v1", "HalfCheetah-v1", "Ant-v1", "Delayed Hopper-v1",
+        "Delayed Walker2d-v1", "Delayed HalfCheetah-v1", "Delayed Ant-v1")  # fmt: skip
+METHODS = ("P3S-TD3", "ESO-TD3", "Re-TD3", "DRL-TD3", "TD3")
+
+
+def time_report() -> None:
+    """Build a large report and open it."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = write_study(Path(folder) / "study", METHODS, ENVS, seeds=5, evaluations=250)
+        started = time.perf_counter()
+        (page,) = run_report(ReportOptions(runs=(study,)))
+        print(f"200 runs x 250 evaluations: {time.perf_counter() - started:.1f} s")
+        print(f"size: {page.stat().st_size / 1e6:.2f} MB")
+        run = sorted((study / "runs").iterdir())[0]
+        started = time.perf_counter()
+        write_run_page(run)
+        print(f"page of one run: {time.perf_counter() - started:.2f} s")
+        milliseconds = time_to_interactive(page)
+        if milliseconds is not None:
+            print(f"interactive in Chromium after: {milliseconds / 1000:.2f} s")
+
+
+def time_to_interactive(page: Path) -> float | None:
+    """Milliseconds from navigation until all charts are drawn and the switches work."""
+    browser_path = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        browser_path = None
+    if browser_path is None:
+        print("interactive: not measured, there is no chromium or no playwright")
+        return None
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
+        )
+        tab = browser.new_page()
+        tab.goto(page.as_uri())
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        milliseconds = float(tab.evaluate("document.documentElement.dataset.ready"))
+        browser.close()
+    return milliseconds
+
+
+def draw(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Made-up scores with mean 0."""
+    if kind == "normal":
+        return rng.normal(size=shape)
+    if kind == "skewed":
+        return rng.gamma(2.0, size=shape) - 2.0
+    good = rng.random(shape) < 0.7
+    return np.where(good, rng.normal(1.0, 0.3, shape), rng.normal(-1.0, 0.3, shape)) - 0.4
+
+
+def coverage(kind: str, envs: int, seeds: int, trials: int = 2000) -> float:
+    """How often the 95 % interval of the mean contains the true mean."""
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(trials):
+        scales = np.resize([1.0, 2.0, 0.5, 3.0], envs)
+        strata = list(draw(kind, (envs, seeds), rng) * scales[:, None])
+        low, high = mean_interval(strata, rng, resamples=1000)
+        hits += low <= 0.0 <= high
+    return hits / trials
+
+
+def iqm_coverage(envs: int, seeds: int, trials: int = 400) -> float:
+    """The same for the interquartile mean, whose true value is 0 for normal scores."""
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(trials):
+        low, high = percentile_interval(
+            iqm, list(rng.normal(size=(envs, seeds))), rng, resamples=1000
+        )
+        hits += low <= 0.0 <= high
+    return hits / trials
+
+
+def print_coverage() -> None:
+    """Coverage tables as Markdown."""
+    counts = (2, 3, 5, 10, 20)
+    print("| scores | environments | " + " | ".join(f"{n} seeds" for n in counts) + " |")
+    print("|---|---:|" + "---:|" * len(counts))
+    for kind in ("normal", "skewed", "two modes"):
+        for envs in (1, 4):
+            cells = [f"{coverage(kind, envs, seeds):.1%}" for seeds in counts]
+            print(f"| {kind} | {envs} | " + " | ".join(cells) + " |", flush=True)
+    cells = [f"{iqm_coverage(4, seeds):.1%}" for seeds in counts]
+    print("| IQM, normal | 4 | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--coverage", action="store_true")
+    if parser.parse_args().coverage:
+        print_coverage()
+    else:
+        time_report()
