@@ -17,7 +17,10 @@ def differing_settings(results: Results) -> tuple[list[str], list[tuple[str, lis
     rows = []
     for name in names:
         if len({_shown(flat.get(name)) for flat in per_run}) > 1:
-            rows.append((name, [_values(results.select(method), name) for method in methods]))
+            values = [_values(results.select(method), name) for method in methods]
+            # Environments are the columns of a study, not a difference between methods.
+            if name != "environment" or len(set(values)) > 1:
+                rows.append((name, values))
     return methods, rows
 
 

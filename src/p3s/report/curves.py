@@ -21,7 +21,7 @@ MEASURES = {
 }
 """What a curve may show, and its key in evaluations.jsonl."""
 
-CURVE_RESAMPLES = 4000
+CURVE_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)

@@ -167,10 +167,6 @@ def render_report(report: Report) -> str:
     colours = {method: index for index, method in enumerate(results.methods)}
     shown = {method: index % NUM_COLOURS for method, index in colours.items()}
     cells = summary.cells.values()
-    normalised = ", ".join(
-        f"{scale.env} 0 = {score_text(scale.low)}, 1 = {score_text(scale.high)} ({scale.source})"
-        for scale in summary.scales.values()
-    )
     return _render(
         results,
         report_data(report, colours),
@@ -180,7 +176,6 @@ def render_report(report: Report) -> str:
         cautions=[*results.notes, *summary.notes, *cautions(results)],
         curves_hint="Mean over seeds; bands are 95 % bootstrap intervals, dotted lines the paper's "
         "published scores where there are any.",
-        scale_hint=f"Scores are put on one scale: {normalised}.",
         environments=[_environment(env, summary, shown) for env in summary.scales],
         colours=shown,
         has_paper=any(cell.paper is not None for cell in cells),
@@ -206,17 +201,18 @@ def _lead(results: Results) -> str:
 def _tiles(summary: Summary) -> list[dict[str, str]]:
     """The best method of each environment, in large type."""
     tiles = []
-    for env, scale in summary.scales.items():
+    for env in summary.scales:
         here = [cell for cell in summary.cells.values() if cell.env == env]
         best = max(here, key=lambda cell: cell.score.mean)
         low, high = best.score.interval
-        known = f", {score_text(low)} to {score_text(high)}" if math.isfinite(low) else ""
         seeds = f"{len(best.seeds)} seed{'' if len(best.seeds) == 1 else 's'}"
+        known = f"95 %: {score_text(low)} to {score_text(high)}" if math.isfinite(low) else seeds
         tiles.append(
             {
-                "what": f"{env}, best of {len(here)}" if len(here) > 1 else env,
+                "what": env,
                 "value": score_text(best.score.mean),
-                "detail": f"{best.method}{known} ({seeds}, {scale.step:,} steps)",
+                "detail": f"{'highest: ' if len(here) > 1 else ''}{best.method}",
+                "more": known,
             }
         )
     return tiles
@@ -229,7 +225,7 @@ def _environment(env: str, summary: Summary, colours: dict[str, int]) -> dict[st
             "cell": cell,
             "colour": colours[cell.method],
             "best": summary.best(env) == cell.method,
-            "of_paper": "–"
+            "of_paper": ""
             if cell.paper is None or cell.paper <= 0
             else f"{cell.score.mean / cell.paper:.0%}",
             **_reached(cell),

@@ -187,7 +187,7 @@ def _cell(runs: list[RunResult], scale: Scale, rng: np.random.Generator) -> Cell
         env=runs[0].env,
         seeds=[run.seed for run in runs],
         measures=measures,
-        iqm=statistics.iqm([measures["score"].values]),
+        iqm=float(statistics.iqm([measures["score"].values])),
         area=measure(np.array(areas), rng),
         reached=reached,
         num_learners=max(run.num_learners for run in runs),
@@ -260,7 +260,7 @@ def _over_environments(
     ]
     improvements = []
     for ours, theirs in combinations(methods, 2):
-        chance = statistics.probability_of_improvement(strata[ours], strata[theirs])
+        chance = float(statistics.probability_of_improvement(strata[ours], strata[theirs]))
         low, high = statistics.improvement_interval(strata[ours], strata[theirs], rng)
         improvements.append(Improvement(ours, theirs, chance, Interval(low, high)))
         improvements.append(Improvement(theirs, ours, 1 - chance, Interval(1 - high, 1 - low)))
@@ -281,13 +281,13 @@ def _aggregate(
     ]
     gap, gap_interval = np.nan, statistics.UNKNOWN
     if published:
-        gap = statistics.optimality_gap(published)
+        gap = float(statistics.optimality_gap(published))
         gap_interval = statistics.percentile_interval(statistics.optimality_gap, published, rng)
     return Aggregate(
         method=method,
-        iqm=statistics.iqm(strata),
+        iqm=float(statistics.iqm(strata)),
         iqm_interval=statistics.percentile_interval(statistics.iqm, strata, rng),
-        mean=statistics.mean(strata),
+        mean=float(statistics.mean(strata)),
         mean_interval=statistics.mean_interval(strata, rng),
         gap=gap,
         gap_interval=gap_interval,

@@ -94,7 +94,7 @@ function nearest(xs, x) {
 }
 
 // A line chart in `host`. spec: {label, xName, xFormat, series, log, zero, range, marks, height};
-// a series: {name, colour, x, y, low, high, lines, notes}. Calling again draws it anew.
+// a series: {name, colour, x, y, low, high, lines, around, counts}. Calling again draws it anew.
 function lineChart(host, spec) {
   host.chart = host.chart || prepare(host);
   host.chart.spec = spec;
@@ -180,20 +180,21 @@ function tipRow(tip, each, index) {
   if (notes.length) element("small", "", row, notes.join(" · "));
 }
 
+// From the lowest to the highest value; wide intervals of few seeds may leave the chart.
 function yRange(spec) {
-  const values = [];
-  for (const each of spec.series) {
-    for (const list of [each.y, each.low || [], each.high || [], ...(each.lines || [])]) {
-      for (const value of list) if (known(value) && (!spec.log || value > 0)) values.push(value);
-    }
-  }
-  for (const mark of spec.marks || []) values.push(mark.value);
   if (spec.range) return spec.range;
-  let [low, high] = values.length ? extent(values) : [0, 1];
+  const lists = spec.series.flatMap((each) => [each.y, ...(each.lines || each.around || [])]);
+  const values = lists.flat().concat((spec.marks || []).map((mark) => mark.value));
+  let [low, high] = extent(spec.log ? values.filter((value) => value > 0) : values);
+  if (low > high) [low, high] = [spec.log ? 0.1 : 0, 1];
   if (spec.log) {
     [low, high] = [Math.log10(low), Math.log10(high)];
     return high - low < 1 ? [Math.floor(low - 0.1), Math.ceil(high + 0.1)] : [low - 0.1, high + 0.1];
   }
+  const [bandLow, bandHigh] = extent(spec.series.flatMap((each) => (each.low ? [...each.low, ...each.high] : [])));
+  const most = 0.25 * (high - low);
+  low = Math.max(Math.min(low, bandLow), low - most);
+  high = Math.min(Math.max(high, bandHigh), high + most);
   if (low > 0 && low < 0.5 * high) low = 0;
   const room = (high - low || Math.abs(high) || 1) * 0.05;
   return [low === 0 ? 0 : low - room, high + room];
@@ -224,7 +225,8 @@ function draw(host) {
   const width = state.width = host.clientWidth, height = spec.height || 250;
   if (!width) return;
   const [yLow, yHigh] = yRange(spec);
-  const [xLow, xHigh] = spec.xRange || extent(spec.series.flatMap((each) => [each.x[0], each.x[each.x.length - 1]]));
+  let [xLow, xHigh] = extent(spec.series.flatMap((each) => [each.x[0], each.x[each.x.length - 1]]));
+  if (xLow > 0 && xLow < 0.3 * xHigh) xLow = 0;
   const yTicks = spec.log ? logTicks(yLow, yHigh) : ticksBetween(yLow, yHigh, 5);
   const yNames = yTicks.map((tick) => (spec.log ? powerOfTen(tick) : short(tick)));
   const left = 14 + 6.7 * Math.max(...yNames.map((name) => name.length), 1), right = 16;
@@ -248,21 +250,23 @@ function draw(host) {
     node("text", { x: state.toX(tick), y: state.bottom + 17, "text-anchor": "middle" }, svg, spec.xShort ? spec.xShort(tick) : short(tick));
   }
   node("text", { class: "axis-name", x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, svg, spec.xName);
-  drawSeries(svg, spec, state, left, width - right);
+  const clip = node("clipPath", { id: `clip-${host.id || host.dataset.panel}` }, svg);
+  node("rect", { x: left, y: 0, width: Math.max(0, width - right - left), height: state.bottom }, clip);
+  drawSeries(svg, spec, state, left, width - right, `url(#${clip.id})`);
   state.cursor = node("g", {}, svg);
   host.setAttribute("aria-label", `${spec.label} Arrow keys read values.`);
   host.replaceChildren(svg, state.tip);
   state.tip.hidden = true;
 }
 
-function drawSeries(svg, spec, state, left, right) {
+function drawSeries(svg, spec, state, left, right, clip) {
   for (const mark of spec.marks || []) {
     const y = state.toY(mark.value);
     const line = node("line", { class: "mark", x1: left, x2: right, y1: y, y2: y, style: `stroke:${colourOf(mark.colour)}` }, svg);
     node("title", {}, line, mark.name);
   }
   for (const each of spec.series) {
-    if (each.low) node("path", { class: "band", d: bandOf(each, state.toX, state.toY), style: `fill:${colourOf(each.colour)}` }, svg);
+    if (each.low) node("path", { class: "band", "clip-path": clip, d: bandOf(each, state.toX, state.toY), style: `fill:${colourOf(each.colour)}` }, svg);
   }
   for (const each of spec.series) {
     for (const line of each.lines || []) {

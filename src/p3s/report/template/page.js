@@ -31,7 +31,7 @@ function drawPanel(host) {
   const series = shown.map((each) => {
     const y = each.y[measure];
     return { name: each.name, colour: each.colour, x: each.x[kind].map((x) => x / unit.size), y: y.mean, low: everySeed ? null : y.low,
-      high: y.high, lines: everySeed ? y.lines : null, counts: each.counts, width: each.width };
+      high: y.high, lines: everySeed ? y.lines : null, around: y.lines, counts: each.counts, width: each.width };
   });
   const marks = measure === "score" ? (panel.paper || []).filter((mark) => !hidden.has(mark.method)) : [];
   lineChart(host, { label: describe(panel, series), xName: unit.name, series, marks,
