@@ -66,7 +66,7 @@ def draw_figures(report: Report, folder: Path) -> list[Path]:
             for kind in FORMATS:
                 paths.append(folder / f"{name}.{kind}")
                 stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-                figure.savefig(paths[-1], dpi=200, metadata=stamp)
+                figure.savefig(paths[-1], dpi=150, metadata=stamp)
     return paths
 
 
@@ -141,8 +141,12 @@ def draw_chief(figure: Any, runs: list[RunResult]) -> None:
             for place, name in enumerate(("spread", "target", "change")):
                 if np.isfinite(numbers[name]).any():
                     far.plot(numbers["steps"], numbers[name], label=name, **look(place))
-        for start, end, best in lineage_strip(run):
-            strip.barh(index, end - start, left=start, height=0.8, color=look(best)["color"])
+        parts = lineage_strip(run)
+        strip.broken_barh(
+            [(start, end - start) for start, end, _ in parts],
+            (index - 0.4, 0.8),
+            facecolors=[look(best)["color"] for _, _, best in parts],
+        )
     pull.set(yscale="log", title="β")
     far.set(yscale="log", title=f"distances, seed {runs[0].seed}")
     for panel in (pull, far):
