@@ -116,7 +116,8 @@ function prepare(host) {
   };
   host.addEventListener("pointermove", move);
   host.addEventListener("pointerdown", move);
-  host.addEventListener("pointerleave", () => forget(host));
+  // A finger that is lifted leaves the chart too, but the value is still to be read.
+  host.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") forget(host); });
   host.addEventListener("blur", () => forget(host));
   host.addEventListener("keydown", (event) => step(host, event));
   return state;
