@@ -2,6 +2,7 @@
 
     python benchmarks/report.py              build time, size, time to interactive in Chromium
     python benchmarks/report.py --coverage   how often the intervals contain the true value
+    python benchmarks/report.py --picture runs/demo/report.html docs/images/report.png
 
 Run from a checkout: the made-up runs come from tests/synthetic_runs.py.
 """
@@ -13,7 +14,10 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,26 +52,46 @@ def time_report() -> None:
             print(f"interactive in Chromium after: {milliseconds / 1000:.2f} s")
 
 
-def time_to_interactive(page: Path) -> float | None:
-    """Milliseconds from navigation until all charts are drawn and the switches work."""
-    browser_path = shutil.which("chromium")
+@contextmanager
+def chromium_tab(**options: Any) -> Iterator[Any]:
+    """A tab of headless Chromium; None where there is no chromium or no playwright."""
+    path = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        browser_path = None
-    if browser_path is None:
-        print("interactive: not measured, there is no chromium or no playwright")
-        return None
+        path = None
+    if path is None:
+        yield None
+        return
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"]
-        )
-        tab = browser.new_page()
+        flags = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        yield browser.new_page(**options)
+        browser.close()
+
+
+def time_to_interactive(page: Path) -> float | None:
+    """Milliseconds from navigation until all charts are drawn and the switches work."""
+    with chromium_tab() as tab:
+        if tab is None:
+            print("interactive: not measured, there is no chromium or no playwright")
+            return None
         tab.goto(page.as_uri())
         tab.wait_for_selector("html[data-ready]", state="attached")
-        milliseconds = float(tab.evaluate("document.documentElement.dataset.ready"))
-        browser.close()
-    return milliseconds
+        return float(tab.evaluate("document.documentElement.dataset.ready"))
+
+
+def take_picture(page: Path, out: Path) -> None:
+    """The upper part of a page, from the title to the settings, as PNG."""
+    with chromium_tab(viewport={"width": 1100, "height": 900}) as tab:
+        if tab is None:
+            sys.exit("a picture needs chromium and playwright")
+        tab.goto(page.resolve().as_uri())
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        end = tab.locator("#settings").bounding_box()["y"]
+        tab.screenshot(
+            path=out, full_page=True, clip={"x": 0, "y": 0, "width": 1100, "height": end}
+        )
 
 
 def draw(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -122,7 +146,11 @@ def print_coverage() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--coverage", action="store_true")
-    if parser.parse_args().coverage:
+    parser.add_argument("--picture", nargs=2, type=Path, metavar=("PAGE", "OUT"))
+    arguments = parser.parse_args()
+    if arguments.coverage:
         print_coverage()
+    elif arguments.picture:
+        take_picture(*arguments.picture)
     else:
         time_report()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import p3s
-from p3s.cli import main
+from p3s.cli import main, parse_train
 from p3s.errors import UserError
 from p3s.records import read_rows
 from p3s.report.account import cautions, differing_settings, provenance_rows
@@ -416,6 +416,10 @@ class TestExport:
 
 
 class TestCommand:
+    def test_no_report_arrives(self):
+        for words, report in (([], True), (["--no-report"], False)):
+            assert parse_train(["Pendulum-v1", *words])[1].report is report
+
     def call(self, capsys, *arguments) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main(["report", *map(str, arguments)])

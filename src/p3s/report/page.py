@@ -206,7 +206,7 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
         best = max(here, key=lambda cell: cell.score.mean)
         low, high = best.score.interval
         seeds = f"{len(best.seeds)} seed{'' if len(best.seeds) == 1 else 's'}"
-        known = f"95 %: {score_text(low)} to {score_text(high)}" if math.isfinite(low) else seeds
+        known = f"{score_text(low)} to {score_text(high)} (95 %)" if math.isfinite(low) else seeds
         tiles.append(
             {
                 "what": env,

@@ -38,11 +38,17 @@ function plain(value) {
   return value.toExponential(2);
 }
 
-function short(value) {
+// A tick's name; `most` is the largest of its axis, so that all have the same unit.
+function short(value, most) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${digits(value / 1e6, 2)}M`;
-  if (size >= 1e4) return `${digits(value / 1e3, 1)}k`;
-  return digits(value, size < 1 ? 3 : 2);
+  if (most >= 1e4 && size > 0) return `${digits(value / 1e3, 1)}k`;
+  return digits(value, most <= 1 ? 3 : 2);
+}
+
+function tickNames(ticks) {
+  const most = Math.max(...ticks.map(Math.abs));
+  return ticks.map((tick) => short(tick, most));
 }
 
 function timeUnit(most) {
@@ -229,7 +235,7 @@ function draw(host) {
   let [xLow, xHigh] = extent(spec.series.flatMap((each) => [each.x[0], each.x[each.x.length - 1]]));
   if (xLow > 0 && xLow < 0.3 * xHigh) xLow = 0;
   const yTicks = spec.log ? logTicks(yLow, yHigh) : ticksBetween(yLow, yHigh, 5);
-  const yNames = yTicks.map((tick) => (spec.log ? powerOfTen(tick) : short(tick)));
+  const yNames = spec.log ? yTicks.map(powerOfTen) : tickNames(yTicks);
   const left = 14 + 6.7 * Math.max(...yNames.map((name) => name.length), 1), right = 16;
   state.top = 12;
   state.bottom = height - 42;
@@ -247,9 +253,9 @@ function draw(host) {
   });
   node("line", { class: "base", x1: left, x2: width - right, y1: state.bottom, y2: state.bottom }, svg);
   const xTicks = Number.isFinite(xLow) && xHigh > xLow ? ticksBetween(xLow, xHigh, Math.max(2, Math.floor(width / 95))) : [];
-  for (const tick of xTicks) {
-    node("text", { x: state.toX(tick), y: state.bottom + 17, "text-anchor": "middle" }, svg, spec.xShort ? spec.xShort(tick) : short(tick));
-  }
+  tickNames(xTicks).forEach((name, index) => {
+    node("text", { x: state.toX(xTicks[index]), y: state.bottom + 17, "text-anchor": "middle" }, svg, name);
+  });
   node("text", { class: "axis-name", x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, svg, spec.xName);
   const clip = node("clipPath", { id: `clip-${host.id || host.dataset.panel}` }, svg);
   node("rect", { x: left, y: 0, width: Math.max(0, width - right - left), height: state.bottom }, clip);
@@ -302,7 +308,7 @@ function intervalChart(host, rows, label) {
     const svg = node("svg", { height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
     for (const tick of ticksBetween(low, high, Math.max(2, Math.floor((right - left) / 80)))) {
       node("line", { class: "grid", x1: toX(tick), x2: toX(tick), y1: 4, y2: height - 30 }, svg);
-      node("text", { x: toX(tick), y: height - 12, "text-anchor": "middle" }, svg, short(tick));
+      node("text", { x: toX(tick), y: height - 12, "text-anchor": "middle" }, svg, short(tick, 1));
     }
     rows.forEach((row, index) => {
       const y = index * each + 24, colour = colourOf(row.colour);

@@ -97,7 +97,7 @@ function paintStrip(host, run) {
   }
   for (const tick of ticksBetween(first, last, Math.max(2, Math.floor(width / 110)))) {
     const x = toX(tick), anchor = x < 20 ? "start" : x > width - 20 ? "end" : "middle";
-    node("text", { x, y: 50, "text-anchor": anchor }, svg, short(tick));
+    node("text", { x, y: 50, "text-anchor": anchor }, svg, short(tick, last));
   }
   host.replaceChildren(svg);
 }
@@ -124,6 +124,7 @@ drawPanels();
 if (data.iqm) intervalChart(find("iqm"), data.iqm, `Interquartile means: ${data.iqm.map((row) => `${row.name} ${plain(row.value)}`).join(", ")}.`);
 if (data.chief.length) {
   data.chief.forEach((run, index) => { element("option", "", find("chief-run"), run.name).value = index; });
+  find("chief-run").closest(".controls").hidden = data.chief.length === 1;
   find("chief-run").addEventListener("change", drawChief);
   new ResizeObserver(() => paintStrip(find("strip"), data.chief[Number(find("chief-run").value)])).observe(find("strip"));
   drawChief();
