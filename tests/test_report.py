@@ -99,11 +99,16 @@ class TestReading:
         assert read_run(run)[1] == []
 
     def test_failures(self, own_study):
-        name = json.loads((own_study / "cells.json").read_text())["cells"][3]["id"]
+        first, name = (
+            json.loads((own_study / "cells.json").read_text())["cells"][i]["id"] for i in (0, 3)
+        )
         failure = {"error": "the <battery> is empty", "traceback": "Traceback…", "step": 240}
-        (own_study / "failures" / f"{name}.json").write_text(json.dumps(failure))
+        for each in (first, name):
+            (own_study / "failures" / f"{each}.json").write_text(json.dumps(failure))
+        rows = read_rows(own_study / "runs" / name / "evaluations.jsonl")
+        write_rows(own_study / "runs" / name / "evaluations.jsonl", rows[:4])
         results = read_results([own_study])
-        assert results.failures == [{"run": name, **failure}]
+        assert results.failures == [{"run": name, **failure}]  # the first went on to its end
         page = render_report(build_report(results))
         assert "1 run failed" in page
         assert "the &lt;battery&gt; is empty" in page
@@ -427,10 +432,11 @@ class TestCommand:
         return ended.value.code or 0, output.out, output.err
 
     def test_writes_where_told(self, capsys, study, tmp_path):
-        code, output, _ = self.call(capsys, study, "-o", tmp_path / "new/page.html", "--title", "T")
-        assert code == 0
-        assert output == f"wrote {tmp_path / 'new/page.html'}\n"
-        assert "<title>T</title>" in (tmp_path / "new/page.html").read_text()
+        page = tmp_path / "new/page.html"
+        for runs in (study, study / "runs/td3-ant-v1-0"):
+            code, output, _ = self.call(capsys, runs, "-o", page, "--title", "T & T")
+            assert (code, output) == (0, f"wrote {page}\n")
+            assert "<title>T &amp; T</title>" in page.read_text()
 
     def test_bad_input(self, capsys, study, tmp_path):
         for arguments, message in (

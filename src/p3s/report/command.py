@@ -40,11 +40,14 @@ def run_report(options: ReportOptions) -> list[Path]:
 
         require_matplotlib()
     single = len(options.runs) == 1 and (options.runs[0] / "config.json").is_file()
-    if single and options.figures is None:
-        return [write_run_page(options.runs[0], out)]
+    if single:
+        write_run_page(options.runs[0], out, options.title)
+        if options.figures is None:
+            return [out]
     report = build_report(read_results(options.runs, options.title), options.seed)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, render_report(report))
+    if not single:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, render_report(report))
     written = [out]
     if options.figures is not None:
         from p3s.report.figures import draw_figures
@@ -65,14 +68,14 @@ def _out(options: ReportOptions) -> Path:
     return options.out
 
 
-def write_run_page(path: Path, out: Path | None = None) -> Path:
+def write_run_page(path: Path, out: Path | None = None, title: str | None = None) -> Path:
     """Write the page of a single run, into its folder unless told otherwise."""
     run, notes = read_run(path)
     if not run.evaluations:
         raise UserError(f"{path} has no evaluation yet")
     out = path / PAGE if out is None else out
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, render_run(run, notes))
+    write_text(out, render_run(run, notes, title))
     return out
 
 

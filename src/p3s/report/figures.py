@@ -57,7 +57,10 @@ def draw_figures(report: Report, folder: Path) -> list[Path]:
         runs = [run for run in report.results.select(env=env) if len(distances(run)) > 0]
         if runs:
             name = "".join(c if c.isalnum() or c in ".-" else "-" for c in env)
-            pictures[f"population-{name}"] = ((9.0, 3.6), lambda f, runs=runs: draw_chief(f, runs))
+            pictures[f"population-{name}"] = (
+                (9.0, 3.4 + 0.22 * len(runs)),
+                lambda f, runs=runs: draw_chief(f, runs),
+            )
     paths = []
     with matplotlib.rc_context(RC):
         for name, (size, draw) in pictures.items():
@@ -101,11 +104,17 @@ def draw_curves(figure: Any, report: Report) -> None:
             if paper is not None:
                 panel.axhline(paper, color=look(index)["color"], lw=0.8, ls=":")
         panel.set_title(env, fontsize="medium")
-        panel.xaxis.set_major_locator(require_matplotlib().ticker.MaxNLocator(4))
-        panel.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4))
+        name_steps(panel)
     figure.supxlabel("environment steps of all learners", fontsize="medium")
     figure.supylabel("score", fontsize="medium")
     figure.legend(handles.values(), handles, loc="outside upper center", ncols=min(5, len(handles)))
+
+
+def name_steps(panel: Any) -> None:
+    """Steps as 200k and 1M, a few of them."""
+    ticker = require_matplotlib().ticker
+    panel.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    panel.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
 
 
 def draw_profile(figure: Any, report: Report) -> None:
@@ -131,16 +140,18 @@ def draw_iqm(figure: Any, report: Report) -> None:
 
 def draw_chief(figure: Any, runs: list[RunResult]) -> None:
     """β and distances of every seed, and who was best when."""
-    upper, lower = figure.subfigures(2, 1, height_ratios=(3, 1))
+    upper, lower = figure.subfigures(2, 1, height_ratios=(2.7, 0.7 + 0.22 * len(runs)))
     pull, far = upper.subplots(1, 2)
     strip = lower.subplots()
+    several = len({run.method for run in runs}) > 1
+    names = [f"{run.method}, seed {run.seed}" if several else f"seed {run.seed}" for run in runs]
     for index, run in enumerate(runs):
         numbers = distances(run)
-        pull.plot(numbers["steps"], numbers["beta"], label=f"seed {run.seed}", **look(index))
+        pull.plot(numbers["steps"], numbers["beta"], label=names[index], **look(index))
         if index == 0:
             for place, name in enumerate(("spread", "target", "change")):
                 if np.isfinite(numbers[name]).any():
-                    far.plot(numbers["steps"], numbers[name], label=name, **look(place))
+                    far.plot(numbers["steps"], numbers[name], label=name, lw=1, **look(place))
         parts = lineage_strip(run)
         strip.broken_barh(
             [(start, end - start) for start, end, _ in parts],
@@ -148,10 +159,12 @@ def draw_chief(figure: Any, runs: list[RunResult]) -> None:
             facecolors=[look(best)["color"] for _, _, best in parts],
         )
     pull.set(yscale="log", title="β")
-    far.set(yscale="log", title=f"distances, seed {runs[0].seed}")
+    far.set(yscale="log", title=f"distances, {names[0]}")
+    for panel in (pull, far, strip):
+        name_steps(panel)
     for panel in (pull, far):
         panel.legend(fontsize="x-small")
-    strip.set_yticks(range(len(runs)), [f"seed {run.seed}" for run in runs], fontsize="x-small")
+    strip.set_yticks(range(len(runs)), names, fontsize="x-small")
     strip.set(
         title="best learner",
         xlabel="environment steps of all learners",

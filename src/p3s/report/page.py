@@ -255,7 +255,7 @@ def _matrix(summary: Summary) -> list[dict[str, Any]]:
     ]
 
 
-def render_run(run: RunResult, notes: list[str]) -> str:
+def render_run(run: RunResult, notes: list[str], title: str | None = None) -> str:
     """The page of a single run: its learners, and the chief at work."""
     lines = learner_lines(run)
     x = {name: compact(lines[name], 9) for name in ("steps", "updates", "seconds")}
@@ -267,7 +267,7 @@ def render_run(run: RunResult, notes: list[str]) -> str:
     if not np.isnan(lines["champion"]).all():
         champion = {"name": "champion", "colour": len(learners), "x": x, "width": 2.8}
         learners.append({**champion, "y": {"score": {"mean": compact(lines["champion"])}}})
-    results = Results(f"{run.method} on {run.env}, seed {run.seed}", [run])
+    results = Results(title or run.name, [run])
     last, scores = run.evaluations[-1], [row["score"] for row in run.evaluations]
     tiles = [
         {"what": "score, best learner", "value": score_text(last["score"]),

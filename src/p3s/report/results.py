@@ -31,7 +31,6 @@ class RunResult:
     config: dict[str, Any]
     evaluations: list[dict[str, Any]]
     lineage: list[dict[str, Any]] = field(default_factory=list)
-    failure: dict[str, Any] | None = None
     paper: float | None = None
 
     @property
@@ -180,11 +179,10 @@ def _read_study(folder: Path) -> Results:
     waiting = []
     for name, path, cell in cells:
         failure = _read_failure(folder / "failures" / f"{name}.json")
-        if failure is not None:
+        run = _add(found, path, cell) if (path / "config.json").exists() else None
+        if failure is not None and not (run is not None and run.complete):
             found.failures.append({"run": name, **failure})
-        if (path / "config.json").exists():
-            _add(found, path, cell, failure)
-        elif failure is None:
+        elif not (path / "config.json").exists():
             waiting.append(name)
     if waiting:
         found.notes.append(f"{len(waiting)} of {len(cells)} runs have not begun: {listed(waiting)}")
@@ -203,24 +201,23 @@ def _read_failure(file: Path) -> dict[str, Any] | None:
 def _read_folders(folders: list[Path], title: str) -> Results:
     found = Results(title, [])
     for path in folders:
-        _add(found, path, None, None)
+        _add(found, path, None)
     return found
 
 
-def _add(
-    found: Results, path: Path, cell: dict[str, Any] | None, failure: dict[str, Any] | None
-) -> None:
+def _add(found: Results, path: Path, cell: dict[str, Any] | None) -> RunResult | None:
     """Read one more run; what cannot be read becomes a note."""
     try:
         run, notes = read_run(path, cell)
     except UserError as error:
         found.notes.append(f"left out: {error}")
-        return
+        return None
     found.notes.extend(notes)
-    if run.evaluations:
-        found.runs.append(dataclasses.replace(run, failure=failure))
-    else:
+    if not run.evaluations:
         found.notes.append(f"left out: {path} has no evaluation yet")
+        return None
+    found.runs.append(run)
+    return run
 
 
 def listed(names: list[str], most: int = 6) -> str:

@@ -3,7 +3,7 @@
 Seeds are the replication unit. A sample is a list of strata, one array of seeds for each
 environment; seeds are drawn again within their environment only. Intervals of a mean are
 studentised (Efron and Tibshirani 1993, chapter 12.5); those of other statistics are percentile
-intervals widened for few seeds (Hesterberg 2015, section 3.4). The aggregates are those of
+intervals widened for few seeds (Hesterberg 2015). The aggregates are those of
 Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice").
 
     for every resample b: draw n seeds with replacement in each stratum
@@ -13,12 +13,11 @@ Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice").
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 Strata = Sequence[np.ndarray]
 
@@ -82,8 +81,8 @@ def expected_maximum(values: np.ndarray, count: int) -> float:
     if values.size < count:
         return np.nan
     ordered = np.sort(values)
-    weights = [comb(index, count - 1) for index in range(values.size)]
-    return float(np.dot(ordered, weights) / comb(values.size, count))
+    weights = [math.comb(index, count - 1) for index in range(values.size)]
+    return float(np.dot(ordered, weights) / math.comb(values.size, count))
 
 
 def area_under_curve(steps: np.ndarray, values: np.ndarray) -> float:
@@ -106,6 +105,13 @@ def performance_profile(strata: Strata, thresholds: np.ndarray) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------- intervals
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Quantile of Student's t."""
+    from scipy.special import stdtrit  # here: it would lengthen the start of every command
+
+    return float(stdtrit(freedom, probability))
 
 
 def _weights(seeds: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
@@ -135,7 +141,7 @@ def mean_intervals(
     tails = ((1 - level) / 2, (1 + level) / 2)
     freedom = sum(len(stratum) - 1 for stratum in strata)
     if freedom < FEWEST_FREEDOM:
-        reach = float(stats.t.ppf(tails[1], freedom)) * error
+        reach = student_quantile(tails[1], freedom) * error
         return estimate - reach, estimate + reach
     drawn, drawn_squared = np.zeros((resamples, points)), np.zeros((resamples, points))
     for stratum in strata:
@@ -155,8 +161,8 @@ def widened_tail(strata: Strata, level: float = LEVEL) -> float:
     """Tail probability whose normal quantile is Student's for these seeds, and corrects n - 1."""
     freedom = sum(len(stratum) - 1 for stratum in strata)
     seeds = np.mean([len(stratum) for stratum in strata])
-    student = stats.t.ppf((1 + level) / 2, freedom)
-    return float(stats.norm.cdf(-student * np.sqrt(seeds / (seeds - 1))))
+    reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(seeds / (seeds - 1))
+    return 0.5 * math.erfc(reach / math.sqrt(2))
 
 
 def percentile_interval(

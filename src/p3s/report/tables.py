@@ -99,10 +99,10 @@ def _plain(value: object) -> object:
 def final_table(summary: Summary) -> Table:
     """Environments by methods: mean ± sd of the score, the best of each environment bold."""
     methods = list(dict.fromkeys(method for method, _ in summary.cells))
-    published = any(cell.paper is not None for cell in summary.cells.values())
+    published = {cell.method for cell in summary.cells.values() if cell.paper is not None}
     header, rows, bold = ["Environment"], [], set()
     for method in methods:
-        header += [method, f"{method}, paper"] if published else [method]
+        header += [method, f"{method}, paper"] if method in published else [method]
     for row, env in enumerate(summary.scales):
         cells = [env]
         for method in methods:
@@ -110,7 +110,7 @@ def final_table(summary: Summary) -> Table:
             if cell is not None and summary.best(env) == method:
                 bold.add((row, len(cells)))
             cells.append("–" if cell is None else _mean_and_deviation(cell))
-            if published:
+            if method in published:
                 cells.append("–" if cell is None else score_text(cell.paper))
         rows.append(cells)
     return Table("final", header, rows, frozenset(bold))
@@ -118,8 +118,11 @@ def final_table(summary: Summary) -> Table:
 
 def _mean_and_deviation(cell: Cell) -> str:
     score = cell.score
-    deviation = f" ± {score_text(score.deviation)}" if math.isfinite(score.deviation) else ""
-    return f"{score_text(score.mean)}{deviation}"
+    if not math.isfinite(score.deviation):
+        return score_text(score.mean)
+    large = abs(score.mean) >= 1000
+    deviation = f"{score.deviation:,.0f}" if large else score_text(score.deviation)
+    return f"{score_text(score.mean)} ± {deviation}"
 
 
 def aggregate_table(summary: Summary) -> Table:
