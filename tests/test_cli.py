@@ -149,6 +149,9 @@ class TestCommands:
         again = call(capsys, "evaluate", run_folder / "policy.safetensors", "--episodes", 3)[1]
         assert again == output
 
+    def test_training_leaves_a_page(self, run_folder):
+        assert "p3s-td3 on Pendulum-v1, seed 0" in (run_folder / "report.html").read_text()
+
     def test_resume_of_a_complete_run(self, capsys, run_folder):
         code, output, _ = call(capsys, "resume", run_folder)
         assert code == 0

@@ -12,6 +12,7 @@ from p3s.extensions import register
 from p3s.networks import register_network
 from p3s.policy import Policy
 from p3s.population import Population, evaluate, load
+from p3s.report.export import load_results
 
 __all__ = [
     "Policy",
@@ -20,6 +21,7 @@ __all__ = [
     "UserError",
     "evaluate",
     "load",
+    "load_results",
     "make_env",
     "register",
     "register_network",

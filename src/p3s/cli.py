@@ -25,6 +25,7 @@ from p3s.export import export_onnx
 from p3s.extensions import import_module, load_entry_points
 from p3s.population import evaluate, load
 from p3s.progress import TrainingProgress
+from p3s.report.command import ReportOptions, leave_run_page, run_report
 from p3s.schemes import SCHEMES
 from p3s.study.command import StudyCommand, run_study_command
 from p3s.theory.command import Theory, run_theory
@@ -69,6 +70,8 @@ class Output:
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
     tensorboard: bool = False
     """Write TensorBoard scalars as well."""
+    report: bool = True
+    """Leave a page with curves and settings, report.html, in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Resume:
     """Run folder."""
     steps: int | None = None
     """New total of environment steps, to make the run longer."""
+    report: bool = True
+    """Leave a page with curves and settings, report.html, in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +272,7 @@ def _train(arguments: list[str]) -> int:
     if (note := config.silent_chief()) is not None:
         print(f"note: {note}")
     print(training.memory_note)
-    return _run(training)
+    return _run(training, output.report)
 
 
 def _resume(options: Resume) -> int:
@@ -282,10 +287,10 @@ def _resume(options: Resume) -> int:
         print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
         return 0
     print(f"resuming at step {training.total_steps:,}")
-    return _run(training)
+    return _run(training, options.report)
 
 
-def _run(training: Training) -> int:
+def _run(training: Training, report: bool) -> int:
     """Train to the end, or to a signal; either way the last state is on disk."""
     assert training.folder is not None
     path, until = training.folder.path, training.options.steps
@@ -318,6 +323,8 @@ def _run(training: Training) -> int:
         print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
         return 128 + received[0]
     print(f"policy: {path / 'policy.safetensors'}")
+    if report:
+        print(leave_run_page(path))
     return 0
 
 
@@ -367,6 +374,12 @@ def _compare(options: Compare) -> int:
     return 0
 
 
+def _report(options: ReportOptions) -> int:
+    for path in run_report(options):
+        print(f"wrote {path}")
+    return 0
+
+
 def _schemes(options: Schemes) -> int:
     load_entry_points()
     for name, scheme in SCHEMES.items():
@@ -394,6 +407,7 @@ COMMANDS: dict[str, tuple[Any, Any]] = {
     "export": (Export, _export),
     "envs": (Envs, _envs),
     "compare": (Compare, _compare),
+    "report": (ReportOptions, _report),
     "schemes": (Schemes, _schemes),
     "algorithms": (Algorithms, _algorithms),
     "theory": (Theory, _theory),

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from p3s.errors import UserError
-from p3s.records import read_config, read_rows
+from p3s.report.results import read_run
 from p3s.watch import sparkline
 
 
@@ -33,18 +33,10 @@ class RunCurve:
 
 def read_curve(path: Path) -> RunCurve:
     """A run's name and evaluations."""
-    config = read_config(path)
-    evaluations = read_rows(path / "evaluations.jsonl")
-    if not evaluations:
+    run, _ = read_run(path)
+    if not run.evaluations:
         raise UserError(f"{path} has no evaluation yet")
-    method = f"{config['scheme']}-{config['algorithm']}"
-    if config["preset"] != "paper":
-        method += f" ({config['preset']})"
-    env = config["environment"]
-    name = "custom" if env is None else env["id"]
-    if env is not None and env["delay"] is not None:
-        name += f", delay {env['delay']}"
-    return RunCurve(path, f"{method}, seed {config['seed']}", name, evaluations)
+    return RunCurve(path, f"{run.method}, seed {run.seed}", run.env, run.evaluations)
 
 
 def common_step(curves: list[RunCurve]) -> int:

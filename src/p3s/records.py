@@ -6,6 +6,7 @@
     lineage.jsonl      a row a period: what the chief saw and did
     checkpoints/       see checkpoint.py
     policy.safetensors the best learner's policy
+    report.html        a page to look at, see report/
 
 On resume every file is cut back to where it was at the checkpoint.
 """

@@ -1,0 +1,87 @@
+"""The command `p3s report`, and the page that a training leaves in its folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from p3s.errors import UserError
+from p3s.records import write_text
+from p3s.report.page import build_report, render_report, render_run
+from p3s.report.results import read_results, read_run
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Write a report of runs or of a study as one web page that needs no network."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS|STUDY")]
+    """Run folders, folders that contain runs, or a study's folder; one run gets its own page."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """Page to write; report.html in the one folder given, or here, unless given."""
+    figures: Path | None = None
+    """Write the figures (PNG, SVG, PDF) and tables (Markdown, LaTeX, CSV) into this folder too."""
+    title: str | None = None
+    """Title of the page."""
+    seed: int = 0
+    """Seed of the bootstrap."""
+
+
+def run_report(options: ReportOptions) -> list[Path]:
+    """Write the page, and figures and tables if asked for; the paths written."""
+    out = _out(options)
+    if options.figures is not None:
+        from p3s.report.figures import require_matplotlib
+
+        require_matplotlib()
+    single = len(options.runs) == 1 and (options.runs[0] / "config.json").is_file()
+    if single:
+        write_run_page(options.runs[0], out, options.title)
+        if options.figures is None:
+            return [out]
+    report = build_report(read_results(options.runs, options.title), options.seed)
+    if not single:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(out, render_report(report))
+    written = [out]
+    if options.figures is not None:
+        from p3s.report.figures import draw_figures
+        from p3s.report.tables import write_tables
+
+        written += draw_figures(report, options.figures)
+        written += write_tables(report.summary, options.figures)
+    return written
+
+
+def _out(options: ReportOptions) -> Path:
+    if not options.runs:
+        raise UserError("give run folders, or a study's folder, to report on")
+    if options.out is None:
+        return options.runs[0] / PAGE if len(options.runs) == 1 else Path(PAGE)
+    if options.out.suffix not in (".html", ".htm"):
+        raise UserError(f"the page is written as .html, not {options.out.name!r}")
+    return options.out
+
+
+def write_run_page(path: Path, out: Path | None = None, title: str | None = None) -> Path:
+    """Write the page of a single run, into its folder unless told otherwise."""
+    run, notes = read_run(path)
+    if not run.evaluations:
+        raise UserError(f"{path} has no evaluation yet")
+    out = path / PAGE if out is None else out
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, render_run(run, notes, title))
+    return out
+
+
+def leave_run_page(path: Path) -> str:
+    """Write a run's page at its end, and say so; whatever goes wrong, the run itself is fine."""
+    try:
+        return f"report: {write_run_page(path)}"
+    except Exception as error:
+        return f"no report was written: {error}"

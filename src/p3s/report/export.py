@@ -1,0 +1,79 @@
+"""Results as one tidy table, a row for each run, evaluation and learner (polars, optional)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import UserError
+from p3s.report.results import Results, read_results
+from p3s.report.statistics import standard_deviation
+
+SUFFIXES = (".parquet", ".csv")
+
+
+def require_polars() -> Any:
+    """polars, or one line that says how to get it."""
+    try:
+        import polars
+    except ImportError as error:
+        raise UserError("results as a table need polars: pip install 'p3s[study]'") from error
+    return polars
+
+
+def tidy(results: Results) -> Any:
+    """A polars DataFrame of all evaluations; docs/report.md explains its columns."""
+    polars = require_polars()
+    schema = {
+        "run": polars.String, "method": polars.String, "env": polars.String, "seed": polars.Int64,
+        "scheme": polars.String, "algorithm": polars.String, "preset": polars.String,
+        "complete": polars.Boolean, "paper": polars.Float64, "step": polars.Int64,
+        "updates": polars.Int64, "seconds": polars.Float64, "learner": polars.Int64,
+        "learner_return": polars.Float64, "learner_return_sd": polars.Float64,
+        "episodes": polars.Int64, "score": polars.Float64, "mean": polars.Float64,
+        "champion": polars.Int64, "champion_return": polars.Float64,
+    }  # fmt: skip
+    columns: dict[str, list[Any]] = {name: [] for name in schema}
+    for run in results.runs:
+        about = {
+            "run": str(run.path), "method": run.method, "env": run.env, "seed": run.seed,
+            "complete": run.complete, "paper": run.paper,
+            **{name: run.config[name] for name in ("scheme", "algorithm", "preset")},
+        }  # fmt: skip
+        for evaluation in run.evaluations:
+            for learner, returns in enumerate(evaluation["learner_returns"]):
+                row = {
+                    **about, **evaluation,
+                    "learner": learner,
+                    "learner_return": float(np.mean(returns)),
+                    "learner_return_sd": standard_deviation(np.array(returns)),
+                    "episodes": len(returns),
+                }  # fmt: skip
+                for name, column in columns.items():
+                    column.append(row.get(name))
+    return polars.DataFrame(columns, schema=schema)
+
+
+def export_results(folder: Path | str, out: Path | str) -> Path:
+    """Write the results of a study or of run folders as .parquet or .csv."""
+    folder, out = Path(folder), Path(out)
+    if out.suffix not in SUFFIXES:
+        raise UserError(f"results are written as .parquet or .csv, not {out.name!r}")
+    require_polars()
+    table = tidy(read_results([folder]))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".parquet":
+        table.write_parquet(out)
+    else:
+        table.write_csv(out)
+    return out
+
+
+def load_results(path: Path | str) -> Any:
+    """Results as a polars DataFrame: from an exported file, or from a study's or runs' folder."""
+    polars, path = require_polars(), Path(path)
+    if path.suffix in SUFFIXES and path.is_file():
+        return polars.read_parquet(path) if path.suffix == ".parquet" else polars.read_csv(path)
+    return tidy(read_results([path]))

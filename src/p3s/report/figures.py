@@ -1,0 +1,173 @@
+"""The report's figures as PNG, SVG and PDF (matplotlib, an optional dependency)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3s.errors import UserError
+from p3s.report.chief import distances, lineage_strip
+from p3s.report.page import Report
+from p3s.report.results import RunResult
+
+COLOURS = ("#0b6aa8", "#cf5410", "#12835d", "#a8418a", "#977000", "#3f9ccf", "#6b51b5", "#5d646c")
+"""The page's colours in light mode."""
+STYLES = ("-", "--", ":", "-.")
+FORMATS = ("png", "svg", "pdf")
+RC: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "p3s",
+    "pdf.fonttype": 42,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+}
+
+
+def require_matplotlib() -> Any:
+    """matplotlib, or one line that says how to get it."""
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise UserError("figures need matplotlib: pip install 'p3s[study]'") from error
+    return matplotlib
+
+
+def draw_figures(report: Report, folder: Path) -> list[Path]:
+    """Draw every figure in every format; the paths written."""
+    matplotlib = require_matplotlib()
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = math.ceil(len(report.results.envs) / 4)
+    columns = min(4, len(report.results.envs))
+    pictures: dict[str, tuple[tuple[float, float], Callable[[Any], None]]] = {
+        "curves": ((3.4 * columns + 0.4, 2.6 * rows + 0.5), lambda f: draw_curves(f, report)),
+    }
+    if report.summary.aggregates:
+        pictures["profile"] = ((4.2, 3.0), lambda f: draw_profile(f, report))
+        height = 0.9 + 0.32 * len(report.summary.aggregates)
+        pictures["iqm"] = ((4.6, height), lambda f: draw_iqm(f, report))
+    for env in report.results.envs:
+        runs = [run for run in report.results.select(env=env) if len(distances(run)) > 0]
+        if runs:
+            name = "".join(c if c.isalnum() or c in ".-" else "-" for c in env)
+            pictures[f"population-{name}"] = (
+                (9.0, 3.4 + 0.22 * len(runs)),
+                lambda f, runs=runs: draw_chief(f, runs),
+            )
+    paths = []
+    with matplotlib.rc_context(RC):
+        for name, (size, draw) in pictures.items():
+            figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
+            draw(figure)
+            for kind in FORMATS:
+                paths.append(folder / f"{name}.{kind}")
+                stamp = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+                figure.savefig(paths[-1], dpi=150, metadata=stamp)
+    return paths
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour and dash of the n-th method."""
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": STYLES[index // len(COLOURS) % len(STYLES)],
+    }
+
+
+def draw_curves(figure: Any, report: Report) -> None:
+    """Learning curves with intervals, a panel an environment."""
+    envs, methods = report.results.envs, report.results.methods
+    columns = min(4, len(envs))
+    panels = figure.subplots(math.ceil(len(envs) / columns), columns, squeeze=False).ravel()
+    for panel in panels[len(envs) :]:
+        panel.set_visible(False)
+    handles: dict[str, Any] = {}
+    for env, panel in zip(envs, panels, strict=False):
+        for curve in report.curves:
+            if curve.env != env:
+                continue
+            index, band = methods.index(curve.method), curve.bands["score"]
+            marker = "o" if len(curve.steps) == 1 else None
+            (line,) = panel.plot(curve.steps, band.mean, marker=marker, **look(index))
+            panel.fill_between(
+                curve.steps, band.low, band.high, color=look(index)["color"], alpha=0.17, lw=0
+            )
+            handles[curve.method] = line
+            paper = report.results.select(curve.method, env)[0].paper
+            if paper is not None:
+                panel.axhline(paper, color=look(index)["color"], lw=0.8, ls=":")
+        panel.set_title(env, fontsize="medium")
+        name_steps(panel)
+    figure.supxlabel("environment steps of all learners", fontsize="medium")
+    figure.supylabel("score", fontsize="medium")
+    figure.legend(handles.values(), handles, loc="outside upper center", ncols=min(5, len(handles)))
+
+
+def name_steps(panel: Any) -> None:
+    """Steps as 200k and 1M, a few of them."""
+    ticker = require_matplotlib().ticker
+    panel.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    panel.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+
+
+def draw_profile(figure: Any, report: Report) -> None:
+    """Performance profiles."""
+    panel = figure.subplots()
+    for index, item in enumerate(report.summary.aggregates):
+        panel.plot(report.summary.thresholds, item.profile, label=item.method, **look(index))
+    panel.set(xlabel="normalised score", ylabel="part of runs above", ylim=(0, 1.02))
+    panel.legend(fontsize="small")
+
+
+def draw_iqm(figure: Any, report: Report) -> None:
+    """Interquartile means with their intervals."""
+    panel = figure.subplots()
+    items = report.summary.aggregates
+    for index, item in enumerate(items):
+        colour = look(index)["color"]
+        panel.plot(item.iqm_interval, [index, index], color=colour, lw=6, alpha=0.3)
+        panel.plot(item.iqm, index, "o", color=colour)
+    panel.set_yticks(range(len(items)), [item.method for item in items])
+    panel.set(ylim=(len(items) - 0.5, -0.5), xlabel="interquartile mean of normalised scores")
+
+
+def draw_chief(figure: Any, runs: list[RunResult]) -> None:
+    """β and distances of every seed, and who was best when."""
+    upper, lower = figure.subfigures(2, 1, height_ratios=(2.7, 0.7 + 0.22 * len(runs)))
+    pull, far = upper.subplots(1, 2)
+    strip = lower.subplots()
+    several = len({run.method for run in runs}) > 1
+    names = [f"{run.method}, seed {run.seed}" if several else f"seed {run.seed}" for run in runs]
+    for index, run in enumerate(runs):
+        numbers = distances(run)
+        pull.plot(numbers["steps"], numbers["beta"], label=names[index], **look(index))
+        if index == 0:
+            for place, name in enumerate(("spread", "target", "change")):
+                if np.isfinite(numbers[name]).any():
+                    far.plot(numbers["steps"], numbers[name], label=name, lw=1, **look(place))
+        parts = lineage_strip(run)
+        strip.broken_barh(
+            [(start, end - start) for start, end, _ in parts],
+            (index - 0.4, 0.8),
+            facecolors=[look(best)["color"] for _, _, best in parts],
+        )
+    pull.set(yscale="log", title="β")
+    far.set(yscale="log", title=f"distances, {names[0]}")
+    for panel in (pull, far, strip):
+        name_steps(panel)
+    for panel in (pull, far):
+        panel.legend(fontsize="x-small")
+    strip.set_yticks(range(len(runs)), names, fontsize="x-small")
+    strip.set(
+        title="best learner",
+        xlabel="environment steps of all learners",
+        ylim=(len(runs) - 0.5, -0.5),
+    )
+    strip.grid(False)

@@ -1,0 +1,281 @@
+"""Run folders and study folders, read for statistics: what is whole is used, the rest is said.
+
+A study folder names its runs in `cells.json`; a list of run folders, or a folder that contains
+some, works as well and gets its labels from the runs' configurations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import UserError
+from p3s.records import read_config
+
+EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "seconds")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run: what it was, and what it wrote."""
+
+    path: Path
+    method: str
+    env: str
+    seed: int
+    config: dict[str, Any]
+    evaluations: list[dict[str, Any]]
+    lineage: list[dict[str, Any]] = field(default_factory=list)
+    paper: float | None = None
+
+    @property
+    def last_step(self) -> int:
+        """Environment steps at the last evaluation; 0 before the first."""
+        return self.evaluations[-1]["step"] if self.evaluations else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run was evaluated at its last step."""
+        return self.last_step >= self.config["steps"]
+
+    @property
+    def num_learners(self) -> int:
+        """How many policies the score is a maximum over."""
+        return len(self.evaluations[-1]["learner_returns"]) if self.evaluations else 0
+
+    @property
+    def name(self) -> str:
+        """Method, environment and seed in a few words."""
+        return f"{self.method} on {self.env}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """All runs of a report that have an evaluation, and what is wrong or missing."""
+
+    title: str
+    runs: list[RunResult]
+    notes: list[str] = field(default_factory=list)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods in the order in which they were given."""
+        return list(dict.fromkeys(run.method for run in self.runs))
+
+    @property
+    def envs(self) -> list[str]:
+        """Environments in the order in which they were given."""
+        return list(dict.fromkeys(run.env for run in self.runs))
+
+    def select(self, method: str | None = None, env: str | None = None) -> list[RunResult]:
+        """The runs of a method, on an environment, or both."""
+        return [
+            run
+            for run in self.runs
+            if (method is None or run.method == method) and (env is None or run.env == env)
+        ]
+
+
+def method_label(config: dict[str, Any]) -> str:
+    """Scheme and algorithm, with the preset where it is not the usual one."""
+    preset = "" if config["preset"] == "paper" else f" ({config['preset']})"
+    return f"{config['scheme']}-{config['algorithm']}{preset}"
+
+
+def environment_label(config: dict[str, Any]) -> str:
+    """The environment's id, with its delay."""
+    env = config["environment"]
+    if env is None:
+        return "custom"
+    return env["id"] if env["delay"] is None else f"{env['id']}, delay {env['delay']}"
+
+
+def read_whole_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, Any]], str | None]:
+    """The rows of a stream up to the first damaged one, and what is wrong with that."""
+    rows: list[dict[str, Any]] = []
+    if not path.exists():
+        return rows, None
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        try:
+            row = json.loads(line)
+            missing = [key for key in needed if row.get(key) is None]
+        except (ValueError, AttributeError):
+            return rows, f"line {number} of {path} is damaged: the {number - 1} before it are used"
+        if missing:
+            return rows, f"line {number} of {path} lacks {missing[0]}: the rows before it are used"
+        rows.append(row)
+    return rows, None
+
+
+def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult, list[str]]:
+    """One run folder, and what is wrong with it; `cell` is its entry in cells.json."""
+    config, cell = read_config(path), cell or {}
+    try:
+        method, env, seed = method_label(config), environment_label(config), config["seed"]
+        settings(config)
+        int(config["steps"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"{path / 'config.json'} is not a run's configuration: {error}") from error
+    evaluations, trouble = read_whole_rows(path / "evaluations.jsonl", EVALUATION_KEYS)
+    lineage, lineage_trouble = read_whole_rows(path / "lineage.jsonl", ("step",))
+    run = RunResult(
+        path=path,
+        method=cell.get("method", method),
+        env=cell.get("env", env),
+        seed=cell.get("seed", seed),
+        config=config,
+        evaluations=evaluations,
+        lineage=lineage,
+        paper=cell.get("paper"),
+    )
+    return run, [note for note in (trouble, lineage_trouble) if note is not None]
+
+
+def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
+    """Everything under these paths: studies, runs, and folders that contain runs."""
+    paths = list(paths)
+    if not paths:
+        raise UserError("give run folders, or a study's folder, to report on")
+    results = Results(title or "", [])
+    for path in paths:
+        if (path / "cells.json").is_file():
+            found = _read_study(path)
+        elif (path / "config.json").is_file():
+            found = _read_folders([path], path.resolve().name)
+        elif path.is_dir():
+            folders = sorted(file.parent for file in path.rglob("config.json"))
+            if not folders:
+                raise UserError(f"{path} holds no run: no config.json in it or below it")
+            found = _read_folders(folders, path.resolve().name)
+        else:
+            raise UserError(f"{path} is not a run, nor a folder with runs in it")
+        results = Results(
+            results.title or found.title,
+            results.runs + found.runs,
+            results.notes + found.notes,
+            results.failures + found.failures,
+        )
+    if not results.runs:
+        reasons = "; ".join(results.notes) or "no run was started"
+        raise UserError(f"nothing to report: {reasons}")
+    return _one_run_a_seed(_tell_settings_apart(results))
+
+
+def _read_study(folder: Path) -> Results:
+    file = folder / "cells.json"
+    try:
+        study = json.loads(file.read_text(encoding="utf-8"))
+        cells = [(cell["id"], folder / cell["run"], cell) for cell in study["cells"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is damaged: {error!r}") from error
+    found = Results(study.get("title") or study.get("study") or folder.name, [])
+    waiting = []
+    for name, path, cell in cells:
+        failure = _read_failure(folder / "failures" / f"{name}.json")
+        run = _add(found, path, cell) if (path / "config.json").exists() else None
+        if failure is not None and not (run is not None and run.complete):
+            found.failures.append({"run": name, **failure})
+        elif not (path / "config.json").exists():
+            waiting.append(name)
+    if waiting:
+        found.notes.append(f"{len(waiting)} of {len(cells)} runs have not begun: {listed(waiting)}")
+    return found
+
+
+def _read_failure(file: Path) -> dict[str, Any] | None:
+    if not file.is_file():
+        return None
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        return {"error": f"{file.name} is damaged"}
+
+
+def _read_folders(folders: list[Path], title: str) -> Results:
+    found = Results(title, [])
+    for path in folders:
+        _add(found, path, None)
+    return found
+
+
+def _add(found: Results, path: Path, cell: dict[str, Any] | None) -> RunResult | None:
+    """Read one more run; what cannot be read becomes a note."""
+    try:
+        run, notes = read_run(path, cell)
+    except UserError as error:
+        found.notes.append(f"left out: {error}")
+        return None
+    found.notes.extend(notes)
+    if not run.evaluations:
+        found.notes.append(f"left out: {path} has no evaluation yet")
+        return None
+    found.runs.append(run)
+    return run
+
+
+def listed(names: list[str], most: int = 6) -> str:
+    """The first few of many names."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Every setting of a run by its dotted name, without seed and book-keeping."""
+    flat: dict[str, Any] = {"environment": environment_label(config)}
+    flat |= {
+        f"environment.{k}": v for k, v in (config["environment"] or {}).get("kwargs", {}).items()
+    }
+    skipped = ("environment", "scheme_fields", "algorithm_fields", "seed", "tensorboard",
+               "versions", "commit", "machine")  # fmt: skip
+    flat |= {name: value for name, value in config.items() if name not in skipped}
+    for group in ("scheme", "algorithm"):
+        flat |= {f"{group}.{name}": value for name, value in config[f"{group}_fields"].items()}
+    return flat
+
+
+def _tell_settings_apart(results: Results) -> Results:
+    """Give runs of one method on one environment different names where their settings differ."""
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for index, run in enumerate(results.runs):
+        groups[run.method, run.env].append(index)
+    runs = list(results.runs)
+    for indices in groups.values():
+        flats = [settings(runs[index].config) for index in indices]
+        names = [
+            name
+            for name in dict.fromkeys(name for flat in flats for name in flat)
+            if "." in name and any(flat.get(name) != flats[0].get(name) for flat in flats)
+        ]
+        for index, flat in zip(indices, flats, strict=True):
+            if names:
+                values = [f"{name.split('.')[1]} {flat.get(name, '–')}" for name in names]
+                label = f"{runs[index].method}, {listed(values, most=3)}"
+                runs[index] = dataclasses.replace(runs[index], method=label)
+    return dataclasses.replace(results, runs=runs)
+
+
+def _one_run_a_seed(results: Results) -> Results:
+    """Of several runs with one method, environment and seed keep the longest.
+
+    They are the same random numbers twice: to count both would feign a replication.
+    """
+    kept: dict[tuple[str, str, int], RunResult] = {}
+    repeated: set[Path] = set()
+    for run in results.runs:
+        key = (run.method, run.env, run.seed)
+        if key in kept and run.path.resolve() != kept[key].path.resolve():
+            shorter = run if run.last_step <= kept[key].last_step else kept[key]
+            repeated.add(shorter.path)
+        if key not in kept or run.last_step > kept[key].last_step:
+            kept[key] = run
+    notes = [f"left out: {path} repeats a seed of a longer or equal run" for path in repeated]
+    return dataclasses.replace(
+        results, runs=list(kept.values()), notes=results.notes + sorted(notes)
+    )

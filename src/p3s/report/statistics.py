@@ -1,0 +1,197 @@
+"""Statistics over seeds: estimates, and intervals that cover what they say.
+
+Seeds are the replication unit. A sample is a list of strata, one array of seeds for each
+environment; seeds are drawn again within their environment only. Intervals of a mean are
+studentised (Efron and Tibshirani 1993, chapter 12.5); those of other statistics are percentile
+intervals widened for few seeds (Hesterberg 2015). The aggregates are those of
+Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice").
+
+    for every resample b: draw n seeds with replacement in each stratum
+        t_b = (mean_b - mean) / max(error_b, floor * error)
+    interval = mean - error * (97.5 % and 2.5 % quantiles of t_b)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+Strata = Sequence[np.ndarray]
+
+LEVEL = 0.95
+RESAMPLES = 10_000
+SMALLEST_ERROR = 0.4
+"""A resample's standard error counts at least this part of the sample's own. Without it a few
+seeds that are nearly alike make the interval as wide as one likes."""
+FEWEST_FREEDOM = 3
+"""Below so many degrees of freedom there is too little to draw again from: Student's t is used."""
+
+
+class Interval(NamedTuple):
+    """A confidence interval; both ends are NaN where there is nothing to estimate it from."""
+
+    low: float
+    high: float
+
+
+UNKNOWN = Interval(np.nan, np.nan)
+
+
+# ---------------------------------------------------------------------- estimates
+#
+# The first four take seeds on the last axis, so that all resamples go through at once.
+
+
+def mean(strata: Strata) -> np.ndarray:
+    """Mean over environments of the mean over seeds."""
+    return np.mean([stratum.mean(axis=-1) for stratum in strata], axis=0)
+
+
+def iqm(strata: Strata) -> np.ndarray:
+    """Interquartile mean: the mean of all runs without the lowest and the highest quarter."""
+    ordered = np.sort(np.concatenate(strata, axis=-1), axis=-1)
+    cut = ordered.shape[-1] // 4
+    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
+
+
+def optimality_gap(strata: Strata, target: float = 1.0) -> np.ndarray:
+    """How far runs fall short of a target on average, in parts of it; surplus does not count."""
+    return mean([np.maximum(0.0, 1.0 - stratum / target) for stratum in strata])
+
+
+def probability_of_improvement(ours: Strata, theirs: Strata) -> np.ndarray:
+    """P(a run of ours beats a run of theirs), ties half, averaged over environments."""
+    chances = []
+    for mine, other in zip(ours, theirs, strict=True):
+        difference = mine[..., :, None] - other[..., None, :]
+        chances.append((0.5 + 0.5 * np.sign(difference)).mean(axis=(-2, -1)))
+    return np.mean(chances, axis=0)
+
+
+def standard_deviation(values: np.ndarray) -> float:
+    """Standard deviation over seeds (n - 1); NaN for one seed."""
+    return float(values.std(ddof=1)) if values.size > 1 else np.nan
+
+
+def expected_maximum(values: np.ndarray, count: int) -> float:
+    """Mean over all choices of `count` of the values of their maximum; NaN for too few values."""
+    if values.size < count:
+        return np.nan
+    ordered = np.sort(values)
+    weights = [math.comb(index, count - 1) for index in range(values.size)]
+    return float(np.dot(ordered, weights) / math.comb(values.size, count))
+
+
+def area_under_curve(steps: np.ndarray, values: np.ndarray) -> float:
+    """Mean height of a learning curve between its first and last step (trapezoids)."""
+    if len(steps) < 2:
+        return float(values[-1])
+    return float(np.trapezoid(values, steps) / (steps[-1] - steps[0]))
+
+
+def steps_to_threshold(steps: np.ndarray, values: np.ndarray, threshold: float) -> float:
+    """Step of the first evaluation at or above the threshold; infinity if there is none."""
+    reached = np.flatnonzero(values >= threshold)
+    return float(steps[reached[0]]) if reached.size else np.inf
+
+
+def performance_profile(strata: Strata, thresholds: np.ndarray) -> np.ndarray:
+    """For each threshold, the part of runs above it, averaged over environments."""
+    parts = [(stratum[:, None] > thresholds[None, :]).mean(axis=0) for stratum in strata]
+    return np.mean(parts, axis=0)
+
+
+# ---------------------------------------------------------------------- intervals
+
+
+def student_quantile(probability: float, freedom: int) -> float:
+    """Quantile of Student's t."""
+    from scipy.special import stdtrit  # here: it would lengthen the start of every command
+
+    return float(stdtrit(freedom, probability))
+
+
+def _weights(seeds: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each seed is drawn in each resample, in parts, (resamples, seeds)."""
+    return rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=resamples) / seeds
+
+
+def mean_interval(
+    strata: Strata, rng: np.random.Generator, level: float = LEVEL, resamples: int = RESAMPLES
+) -> Interval:
+    """Interval of the mean over environments of the mean over seeds."""
+    columns = [np.asarray(stratum, float)[:, None] for stratum in strata]
+    low, high = mean_intervals(columns, rng, level, resamples)
+    return Interval(float(low[0]), float(high[0]))
+
+
+def mean_intervals(
+    strata: Strata, rng: np.random.Generator, level: float = LEVEL, resamples: int = RESAMPLES
+) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals of many means at once, strata (seeds, points): low and high, (points,)."""
+    points = strata[0].shape[1]
+    if min(len(stratum) for stratum in strata) < 2:
+        return np.full(points, np.nan), np.full(points, np.nan)
+    estimate = np.mean([stratum.mean(axis=0) for stratum in strata], axis=0)
+    squared = sum(stratum.var(axis=0, ddof=1) / len(stratum) for stratum in strata)
+    error = np.sqrt(squared) / len(strata)
+    tails = ((1 - level) / 2, (1 + level) / 2)
+    freedom = sum(len(stratum) - 1 for stratum in strata)
+    if freedom < FEWEST_FREEDOM:
+        reach = student_quantile(tails[1], freedom) * error
+        return estimate - reach, estimate + reach
+    drawn, drawn_squared = np.zeros((resamples, points)), np.zeros((resamples, points))
+    for stratum in strata:
+        centred = stratum - stratum.mean(axis=0)
+        weights = _weights(len(stratum), resamples, rng)
+        means = weights @ centred
+        drawn += means
+        drawn_squared += np.maximum(weights @ centred**2 - means**2, 0.0) / (len(stratum) - 1)
+    drawn_error = np.sqrt(drawn_squared) / len(strata)
+    smallest = np.where(error > 0, SMALLEST_ERROR * error, 1.0)
+    studentised = drawn / len(strata) / np.maximum(drawn_error, smallest)
+    lower, upper = np.quantile(studentised, tails, axis=0)
+    return estimate - upper * error, estimate - lower * error
+
+
+def widened_tail(strata: Strata, level: float = LEVEL) -> float:
+    """Tail probability whose normal quantile is Student's for these seeds, and corrects n - 1."""
+    freedom = sum(len(stratum) - 1 for stratum in strata)
+    seeds = np.mean([len(stratum) for stratum in strata])
+    reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(seeds / (seeds - 1))
+    return 0.5 * math.erfc(reach / math.sqrt(2))
+
+
+def percentile_interval(
+    statistic: Callable[[list[np.ndarray]], np.ndarray],
+    strata: Strata,
+    rng: np.random.Generator,
+    level: float = LEVEL,
+    resamples: int = RESAMPLES,
+) -> Interval:
+    """Interval of any statistic that works on the last axis, from resamples of the seeds."""
+    if min(len(stratum) for stratum in strata) < 2:
+        return UNKNOWN
+    drawn = [
+        stratum[rng.integers(0, len(stratum), (resamples, len(stratum)))] for stratum in strata
+    ]
+    values = statistic(drawn)
+    tail = widened_tail(strata, level)
+    low, high = np.quantile(values, (tail, 1 - tail))
+    return Interval(float(low), float(high))
+
+
+def improvement_interval(
+    ours: Strata, theirs: Strata, rng: np.random.Generator, resamples: int = RESAMPLES
+) -> Interval:
+    """Interval of the probability of improvement; both methods' seeds are drawn again."""
+    count = len(ours)
+    return percentile_interval(
+        lambda drawn: probability_of_improvement(drawn[:count], drawn[count:]),
+        [*ours, *theirs],
+        rng,
+        resamples=resamples,
+    )

@@ -1,0 +1,295 @@
+"""The numbers of a report: final performance, aggregates over environments, comparisons.
+
+Final performance of a run is the mean over its last evaluations (a tenth of them, ten at most) up
+to the step that all complete runs on its environment have reached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import numpy as np
+
+from p3s.report import statistics
+from p3s.report.curves import MEASURES, series
+from p3s.report.results import Results, RunResult, listed
+from p3s.report.statistics import Interval
+
+THRESHOLD_PART = 0.8
+"""The threshold of 'steps to reach' lies so far from the lowest to the best score."""
+PROFILE_POINTS = 101
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One number over seeds."""
+
+    values: np.ndarray
+    mean: float
+    deviation: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method's final performance on an environment."""
+
+    method: str
+    env: str
+    seeds: list[int]
+    measures: dict[str, Measured]
+    iqm: float
+    area: Measured
+    reached: list[float]
+    """Steps to the threshold of each seed; infinity for a seed that never reached it."""
+    num_learners: int
+    paper: float | None
+    best_of: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def score(self) -> Measured:
+        """The paper's number: the maximum over learners."""
+        return self.measures["score"]
+
+    @property
+    def median_reached(self) -> float:
+        """Median over seeds of the steps to the threshold."""
+        return float(np.median(self.reached))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is 0 and what is 1 when scores of several environments are put together."""
+
+    env: str
+    step: int
+    low: float
+    high: float
+    source: str
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A method over all environments that it and the others have in common."""
+
+    method: str
+    iqm: float
+    iqm_interval: Interval
+    mean: float
+    mean_interval: Interval
+    gap: float
+    gap_interval: Interval
+    profile: np.ndarray
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """How likely a run of one method beats a run of another."""
+
+    ours: str
+    theirs: str
+    chance: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that a report says in numbers."""
+
+    scales: dict[str, Scale]
+    cells: dict[tuple[str, str], Cell]
+    thresholds: np.ndarray
+    aggregates: list[Aggregate]
+    improvements: list[Improvement]
+    notes: list[str]
+
+    def best(self, env: str) -> str | None:
+        """The method with the highest mean score on an environment."""
+        here = [cell for cell in self.cells.values() if cell.env == env]
+        return max(here, key=lambda cell: cell.score.mean).method if len(here) > 1 else None
+
+
+def final_step(runs: list[RunResult]) -> int:
+    """The step that all complete runs have reached; of all runs if none is complete."""
+    return min(run.last_step for run in [run for run in runs if run.complete] or runs)
+
+
+def final_value(run: RunResult, key: str, step: float) -> float:
+    """Mean of the last evaluations up to a step; NaN if the run knows none of them."""
+    values = series(run, key)[series(run, "step") <= step]
+    last = values[-min(10, max(1, len(values) // 10)) :]
+    return float(np.nanmean(last)) if last.size and not np.isnan(last).all() else np.nan
+
+
+def measure(values: np.ndarray, rng: np.random.Generator) -> Measured:
+    """Mean, deviation and interval over the seeds that have a value."""
+    values = values[~np.isnan(values)]
+    if not values.size:
+        return Measured(values, np.nan, np.nan, statistics.UNKNOWN)
+    interval = statistics.mean_interval([values], rng)
+    deviation = statistics.standard_deviation(values)
+    return Measured(values, float(values.mean()), deviation, interval)
+
+
+def summarise(results: Results, rng: np.random.Generator) -> Summary:
+    """All numbers of a report."""
+    scales, cells, notes = {}, {}, []
+    for env in results.envs:
+        runs = results.select(env=env)
+        step = final_step(runs)
+        short = [run for run in runs if run.last_step < step]
+        if short:
+            names = listed([f"{run.method} seed {run.seed} ({run.last_step:,})" for run in short])
+            notes.append(
+                f"{env}: final numbers are at {step:,} steps; runs that have not come so far are "
+                f"in the curves only: {names}"
+            )
+        reaching = [run for run in runs if run.last_step >= step]
+        scales[env] = _scale(env, step, reaching)
+        for method in results.methods:
+            own = [run for run in reaching if run.method == method]
+            if own:
+                cells[method, env] = _cell(own, scales[env], rng)
+    cells = _with_best_of(cells, results, scales)
+    thresholds, aggregates, improvements = _over_environments(results, scales, cells, rng, notes)
+    return Summary(scales, cells, thresholds, aggregates, improvements, notes)
+
+
+def _scale(env: str, step: int, runs: list[RunResult]) -> Scale:
+    lowest = min(float(series(run, "score").min()) for run in runs)
+    methods = dict.fromkeys(run.method for run in runs)
+    best = max(
+        float(np.mean([final_value(run, "score", step) for run in runs if run.method == method]))
+        for method in methods
+    )
+    threshold = lowest + THRESHOLD_PART * (best - lowest)
+    published = [run.paper for run in runs if run.paper is not None]
+    if published and max(published) > 0:
+        return Scale(env, step, 0.0, max(published), "highest published score", threshold)
+    return Scale(env, step, lowest, best, "lowest and best score here", threshold)
+
+
+def _cell(runs: list[RunResult], scale: Scale, rng: np.random.Generator) -> Cell:
+    measures = {
+        name: measure(np.array([final_value(run, key, scale.step) for run in runs]), rng)
+        for name, key in MEASURES.items()
+    }
+    areas, reached = [], []
+    for run in runs:
+        steps, scores = series(run, "step"), series(run, "score")
+        within = steps <= scale.step
+        areas.append(statistics.area_under_curve(steps[within], scores[within]))
+        reached.append(statistics.steps_to_threshold(steps, scores, scale.threshold))
+    return Cell(
+        method=runs[0].method,
+        env=runs[0].env,
+        seeds=[run.seed for run in runs],
+        measures=measures,
+        iqm=float(statistics.iqm([measures["score"].values])),
+        area=measure(np.array(areas), rng),
+        reached=reached,
+        num_learners=max(run.num_learners for run in runs),
+        paper=runs[0].paper,
+    )
+
+
+def _with_best_of(
+    cells: dict[tuple[str, str], Cell], results: Results, scales: dict[str, Scale]
+) -> dict[tuple[str, str], Cell]:
+    """Add to single-learner methods what the best of N independent runs of theirs scores.
+
+    N is the largest population on the environment: `full` gives each single run the whole number
+    of steps, N times the budget of the population; `equal` an N-th of it, the same budget.
+    """
+    added = dict(cells)
+    for (method, env), cell in cells.items():
+        largest = max(other.num_learners for other in cells.values() if other.env == env)
+        if cell.num_learners != 1 or largest == 1 or len(cell.seeds) < largest:
+            continue
+        step = scales[env].step
+        runs = [run for run in results.select(method, env) if run.last_step >= step]
+        full = np.array([final_value(run, "score", step) for run in runs])
+        equal = np.array([final_value(run, "score", step / largest) for run in runs])
+        equal = equal[~np.isnan(equal)]
+        best_of = {
+            "count": float(largest),
+            "full": statistics.expected_maximum(full, largest),
+            "equal": statistics.expected_maximum(equal, largest),
+        }
+        added[method, env] = replace(cell, best_of=best_of)
+    return added
+
+
+def _normalised(cell: Cell, scale: Scale) -> np.ndarray:
+    return (cell.score.values - scale.low) / (scale.high - scale.low)
+
+
+def _over_environments(
+    results: Results,
+    scales: dict[str, Scale],
+    cells: dict[tuple[str, str], Cell],
+    rng: np.random.Generator,
+    notes: list[str],
+) -> tuple[np.ndarray, list[Aggregate], list[Improvement]]:
+    """Aggregates on the environments where every method has runs."""
+    methods = [method for method in results.methods if any(key[0] == method for key in cells)]
+    common = [
+        env
+        for env in results.envs
+        if scales[env].high > scales[env].low and all((method, env) in cells for method in methods)
+    ]
+    left = [env for env in results.envs if env not in common]
+    if left:
+        notes.append(
+            "not in the numbers over all environments, because a method has no finished run "
+            f"there or scores do not differ: {listed(left)}"
+        )
+    if not common:
+        return np.zeros(0), [], []
+    strata = {
+        method: [_normalised(cells[method, env], scales[env]) for env in common]
+        for method in methods
+    }
+    everything = np.concatenate([np.concatenate(own) for own in strata.values()])
+    thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), PROFILE_POINTS)
+    aggregates = [
+        _aggregate(method, strata[method], [cells[method, env] for env in common], thresholds, rng)
+        for method in methods
+    ]
+    improvements = []
+    for ours, theirs in combinations(methods, 2):
+        chance = float(statistics.probability_of_improvement(strata[ours], strata[theirs]))
+        low, high = statistics.improvement_interval(strata[ours], strata[theirs], rng)
+        improvements.append(Improvement(ours, theirs, chance, Interval(low, high)))
+        improvements.append(Improvement(theirs, ours, 1 - chance, Interval(1 - high, 1 - low)))
+    return thresholds, aggregates, improvements
+
+
+def _aggregate(
+    method: str,
+    strata: list[np.ndarray],
+    cells: list[Cell],
+    thresholds: np.ndarray,
+    rng: np.random.Generator,
+) -> Aggregate:
+    published = [
+        cell.score.values / cell.paper
+        for cell in cells
+        if cell.paper is not None and cell.paper > 0
+    ]
+    gap, gap_interval = np.nan, statistics.UNKNOWN
+    if published:
+        gap = float(statistics.optimality_gap(published))
+        gap_interval = statistics.percentile_interval(statistics.optimality_gap, published, rng)
+    return Aggregate(
+        method=method,
+        iqm=float(statistics.iqm(strata)),
+        iqm_interval=statistics.percentile_interval(statistics.iqm, strata, rng),
+        mean=float(statistics.mean(strata)),
+        mean_interval=statistics.mean_interval(strata, rng),
+        gap=gap,
+        gap_interval=gap_interval,
+        profile=statistics.performance_profile(strata, thresholds),
+    )

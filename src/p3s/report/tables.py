@@ -1,0 +1,201 @@
+"""The report's tables as Markdown, LaTeX (booktabs) and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from p3s.records import write_text
+from p3s.report.statistics import Interval
+from p3s.report.summary import Cell, Summary
+from p3s.report.wording import ratio_text, score_text
+
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "–": "--", "β": r"$\beta$", "≥": r"$\geq$", "×": r"$\times$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Table:
+    """A small table of text; `bold` holds (row, column) of the cells that stand out."""
+
+    name: str
+    header: list[str]
+    rows: list[list[str]]
+    bold: frozenset[tuple[int, int]] = frozenset()
+
+
+def escape_latex(text: str) -> str:
+    """Text that LaTeX prints as it stands."""
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def to_markdown(table: Table) -> str:
+    """A table as Markdown."""
+
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
+
+    def shown(text: str, row: int, column: int) -> str:
+        text = text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+        return f"**{text}**" if (row, column) in table.bold else text
+
+    rule = ["---", *["---:"] * (len(table.header) - 1)]
+    rows = [
+        line(shown(text, row, column) for column, text in enumerate(cells))
+        for row, cells in enumerate(table.rows)
+    ]
+    return "\n".join([line(shown(t, -1, 0) for t in table.header), line(rule), *rows]) + "\n"
+
+
+def to_latex(table: Table) -> str:
+    """A table as LaTeX, for the package booktabs."""
+
+    def shown(text: str, row: int, column: int) -> str:
+        text = escape_latex(text)
+        return rf"\textbf{{{text}}}" if (row, column) in table.bold else text
+
+    def line(cells: Iterable[str]) -> str:
+        return " & ".join(cells) + r" \\"
+
+    rows = [
+        line(shown(text, row, column) for column, text in enumerate(cells))
+        for row, cells in enumerate(table.rows)
+    ]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
+            r"\toprule",
+            line(escape_latex(text) for text in table.header),
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def to_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV; numbers in full, nothing where there is none."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        writer.writerow([_plain(value) for value in row])
+    return buffer.getvalue()
+
+
+def _plain(value: object) -> object:
+    return "" if value is None or (isinstance(value, float) and not math.isfinite(value)) else value
+
+
+def final_table(summary: Summary) -> Table:
+    """Environments by methods: mean ± sd of the score, the best of each environment bold."""
+    methods = list(dict.fromkeys(method for method, _ in summary.cells))
+    published = {cell.method for cell in summary.cells.values() if cell.paper is not None}
+    header, rows, bold = ["Environment"], [], set()
+    for method in methods:
+        header += [method, f"{method}, paper"] if method in published else [method]
+    for row, env in enumerate(summary.scales):
+        cells = [env]
+        for method in methods:
+            cell = summary.cells.get((method, env))
+            if cell is not None and summary.best(env) == method:
+                bold.add((row, len(cells)))
+            cells.append("–" if cell is None else _mean_and_deviation(cell))
+            if method in published:
+                cells.append("–" if cell is None else score_text(cell.paper))
+        rows.append(cells)
+    return Table("final", header, rows, frozenset(bold))
+
+
+def _mean_and_deviation(cell: Cell) -> str:
+    score = cell.score
+    if not math.isfinite(score.deviation):
+        return score_text(score.mean)
+    large = abs(score.mean) >= 1000
+    deviation = f"{score.deviation:,.0f}" if large else score_text(score.deviation)
+    return f"{score_text(score.mean)} ± {deviation}"
+
+
+def aggregate_table(summary: Summary) -> Table:
+    """Aggregates over environments with their intervals."""
+
+    def shown(value: float, interval: Interval) -> str:
+        known = math.isfinite(interval.low)
+        return ratio_text(value) + (f" [{interval.low:.2f}, {interval.high:.2f}]" if known else "")
+
+    rows = [
+        [
+            item.method,
+            shown(item.iqm, item.iqm_interval),
+            shown(item.mean, item.mean_interval),
+            shown(item.gap, item.gap_interval),
+        ]
+        for item in summary.aggregates
+    ]
+    return Table("aggregates", ["Method", "IQM", "Mean", "Optimality gap"], rows)
+
+
+def improvement_table(summary: Summary) -> Table:
+    """Probability of improvement for every pair of methods."""
+    rows = [
+        [item.ours, item.theirs, ratio_text(item.chance),
+         f"{ratio_text(item.interval.low)} to {ratio_text(item.interval.high)}"]
+        for item in summary.improvements
+    ]  # fmt: skip
+    return Table("improvement", ["Method", "over", "Probability", "95 % interval"], rows)
+
+
+FINAL_COLUMNS = [
+    "environment", "method", "step", "seeds", "score", "score_sd", "score_low", "score_high",
+    "score_iqm", "champion", "champion_low", "champion_high", "population_mean",
+    "population_mean_low", "population_mean_high", "best_of_count", "best_of_full",
+    "best_of_equal", "paper", "area", "area_low", "area_high", "threshold",
+    "reached", "median_steps_to_threshold",
+]  # fmt: skip
+
+
+def final_rows(summary: Summary) -> list[list[object]]:
+    """Everything about final performance, for CSV."""
+    rows: list[list[object]] = []
+    for (method, env), cell in summary.cells.items():
+        scale, champion, average = (
+            summary.scales[env],
+            *(cell.measures[m] for m in ("champion", "mean")),
+        )
+        arrived = [steps for steps in cell.reached if math.isfinite(steps)]
+        rows.append(
+            [env, method, scale.step, len(cell.seeds), cell.score.mean, cell.score.deviation,
+             *cell.score.interval, cell.iqm, champion.mean, *champion.interval, average.mean,
+             *average.interval, cell.best_of.get("count"), cell.best_of.get("full"),
+             cell.best_of.get("equal"), cell.paper, cell.area.mean, *cell.area.interval,
+             scale.threshold, len(arrived), cell.median_reached]
+        )  # fmt: skip
+    return rows
+
+
+def write_tables(summary: Summary, folder: Path) -> list[Path]:
+    """Write every table in every form; the paths written."""
+    tables = [final_table(summary)]
+    if summary.aggregates:
+        tables.append(aggregate_table(summary))
+    if summary.improvements:
+        tables.append(improvement_table(summary))
+    texts: dict[str, str] = {}
+    for table in tables:
+        texts[f"{table.name}.md"] = to_markdown(table)
+        texts[f"{table.name}.tex"] = to_latex(table)
+        texts[f"{table.name}.csv"] = to_csv(table.header, table.rows)
+    texts["final.csv"] = to_csv(FINAL_COLUMNS, final_rows(summary))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return [folder / name for name in texts]
