@@ -233,7 +233,7 @@ function draw(host) {
   if (!width) return;
   const [yLow, yHigh] = yRange(spec);
   let [xLow, xHigh] = extent(spec.series.flatMap((each) => [each.x[0], each.x[each.x.length - 1]]));
-  if (xLow > 0 && xLow < 0.3 * xHigh) xLow = 0;
+  if (xLow > 0 && (xLow < 0.3 * xHigh || xLow === xHigh)) xLow = 0;
   const yTicks = spec.log ? logTicks(yLow, yHigh) : ticksBetween(yLow, yHigh, 5);
   const yNames = spec.log ? yTicks.map(powerOfTen) : tickNames(yTicks);
   const left = 14 + 6.7 * Math.max(...yNames.map((name) => name.length), 1), right = 16;
