@@ -24,6 +24,7 @@ from p3s import devices, runs
 from p3s.config import Config
 from p3s.errors import UserError
 from p3s.extensions import import_module
+from p3s.report.command import leave_run_page
 from p3s.study.folder import write_failure
 from p3s.train import Training
 
@@ -85,6 +86,7 @@ def run_cell(order: dict[str, Any]) -> int:
     finally:
         if training is not None:
             training.close()
+    print(leave_run_page(Path(order["run"])))
     if order["discard_checkpoints"]:
         # Renamed first: a run with half a checkpoint would be taken for an unfinished one.
         gone = (Path(order["run"]) / "checkpoints").rename(Path(order["run"]) / ".discarded")
