@@ -12,22 +12,13 @@ import pytest
 import p3s
 
 SMALL = {"hidden_sizes": (64, 64), "batch_size": 128}
+# Targets that follow. Copies every 1000 updates (sql) are too rare in so short a training; after
+# copies every 50 (dqn) a population that learns from one replay can lose what it had.
+SOFT = {"hidden_sizes": (64, 64), "batch_size": 64, "target_rate": 0.01, "target_period": 1}
 TASKS = {
     "ddpg": ("Pendulum-v1", -250, {**SMALL, "exploration_noise": 0.2, "learning_rate": 5e-4}),
     "sac": ("Pendulum-v1", -250, {**SMALL, "learning_rate": 1e-3}),
-    "sql": (
-        "Pendulum-v1",
-        -250,
-        # Targets that follow: copies every 1000 updates are too rare in so short a training.
-        {
-            "hidden_sizes": (64, 64),
-            "batch_size": 64,
-            "learning_rate": 1e-3,
-            "reward_scale": 5.0,
-            "target_rate": 0.01,
-            "target_period": 1,
-        },
-    ),
+    "sql": ("Pendulum-v1", -250, {**SOFT, "learning_rate": 1e-3, "reward_scale": 5.0}),
     "dqn": ("CartPole-v1", 400, {}),
     "sac_discrete": ("CartPole-v1", 400, {**SMALL, "learning_rate": 1e-3, "target_rate": 0.02}),
 }
@@ -44,6 +35,8 @@ def test_learns(scheme, algorithm):
     env, least, fields = TASKS[algorithm]
     steps = STEPS[scheme][algorithm]
     preset = "authors" if scheme == "p3s" else "paper"
+    if (scheme, algorithm) == ("p3s", "dqn"):
+        fields = SOFT
     population = p3s.Population(
         env, scheme=scheme, algorithm=algorithm, preset=preset, evaluation_period=0, **fields
     )
