@@ -3,7 +3,6 @@
 value step    y = r + discount * gamma * Q'(s', pi'(s'));  minimise mean (y - Q(s, a))²
 policy step   w = min(exp((Q(s, a) - Q(s, pi(s))) / temperature), 20)
               minimise mean(w * ½‖pi(s) - a‖²) + weight * D(pi, guide),  then targets follow
-
 p3s train Pendulum-v1 --algorithm examples.awac:AWAC --steps 20000
 """
 
@@ -48,31 +47,33 @@ class AWAC(OffPolicy):
         return jnp.clip(action + noise, -1, 1)
 
     def value_step(self, learner, batch, key):
-        extra, following = learner.extra, batch.next_observation
-        next_action = deterministic_action(extra["target_policy"], following)
-        next_value = q_values(extra["target_value"], following, next_action)[0]
-        target = bootstrap(batch, self.discount, next_value)
+        extra, seen = learner.extra, batch.next_observation
+        action = deterministic_action(extra["target_policy"], seen)
+        target = bootstrap(batch, self.discount, q_values(extra["target_value"], seen, action)[0])
         loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
         value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
         return Learner(learner.policy, value, {**extra, "value_optimizer": state}), {"q_loss": loss}
 
     def policy_step(self, learner, batch, guide, key):
-        seen, extra, rate = batch.observation, learner.extra, self.target_rate
+        seen, extra = batch.observation, learner.extra
         gain = q_values(learner.value, seen, batch.action)[0]
         gain -= q_values(learner.value, seen, deterministic_action(learner.policy, seen))[0]
         goodness = jnp.minimum(jnp.exp(gain / self.temperature), 20.0)
 
         def loss_of(policy):
             error = squared_distance(deterministic_action(policy, seen), batch.action, "sum")
-            pull = self.distance(policy, guide.policy, seen).mean()
-            return jnp.mean(goodness * error) + guide.weight * pull
+            pull = self.distance(policy, guide.policy, seen)
+            return jnp.mean(goodness * error + guide.weight * pull)
 
         loss, gradient = jax.value_and_grad(loss_of)(learner.policy)
         policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        targets = {"target_policy": follow(extra["target_policy"], policy, rate)}
-        targets["target_value"] = follow(extra["target_value"], learner.value, rate)
-        extra = {**extra, **targets, "policy_optimizer": state}
-        return Learner(policy, learner.value, extra), {"policy_loss": loss}
+        learner = Learner(policy, learner.value, {**extra, "policy_optimizer": state})
+        return self.follow_targets(learner), {"policy_loss": loss}
+
+    def follow_targets(self, learner):
+        online = {"target_policy": learner.policy, "target_value": learner.value}
+        targets = follow({name: learner.extra[name] for name in online}, online, self.target_rate)
+        return learner._replace(extra={**learner.extra, **targets})
 
     def distance(self, policy, other, observation):
         action, other_action = (deterministic_action(p, observation) for p in (policy, other))

@@ -19,7 +19,7 @@ from p3s.config import Config, resolve
 from p3s.errors import UserError
 from p3s.schemes import SCHEMES, Sharing
 
-from .conftest import SMALL
+from .conftest import small_config
 from .test_runs import record
 
 ROOT = Path(__file__).parent.parent
@@ -101,7 +101,7 @@ class TestWorkedExample:
 
     def test_every_scheme_takes_it(self):
         for scheme in SCHEMES:
-            config = resolve("Pendulum-v1", scheme, "examples.awac:AWAC", **SMALL)
+            config = small_config("Pendulum-v1", scheme, algorithm="examples.awac:AWAC")
             config.check()
             assert Config.from_json(config.to_json()) == config
 
@@ -202,3 +202,11 @@ def test_a_run_whose_module_is_gone(run, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**config, "modules": ["gone"]}))
     with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
         runs.load_config(tmp_path)
+
+
+def test_a_recorded_module_makes_its_classes_known_without_a_decorator(tmp_path, monkeypatch):
+    (tmp_path / "undecorated.py").write_text(PLUGIN.replace("plugged", "undecorated"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    extensions.import_module("undecorated")
+    assert ALGORITHMS.pop("undecorated").__module__ == "undecorated"

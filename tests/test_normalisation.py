@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import p3s
+from p3s import keys
 from p3s.errors import UserError
 from p3s.export import export_onnx
 from p3s.normalisation import RunningMoments, normalise
@@ -80,21 +81,20 @@ def test_learning_normalises_both_observations(population):
         observation=normalise(batches.observation, scaling),
         next_observation=normalise(batches.next_observation, scaling),
     )
-    key, state = jax.random.key(0), training.state
+    key, state = keys.key(training.options.seed, "learn"), training.state
     expected, _ = jax.jit(training.scheme.learn, static_argnums=3)(
         state, by_hand, jax.random.fold_in(key, 1), True
     )
-    fields = jax.tree.map(lambda leaf: leaf.copy(), state._asdict())
-    fixed = {name: fields.pop(name) for name in training.scheme.fixed}
-    moved, _ = training._learn(fields, fixed, rows, scaling, key, np.int32(1), True)
-    pairs = zip(jax.tree.leaves(moved["learners"]), jax.tree.leaves(expected.learners), strict=True)
+    copy = jax.tree.map(lambda leaf: leaf.copy(), state)
+    moved, _ = training.program.learn(copy, rows, scaling, 1, True)
+    pairs = zip(jax.tree.leaves(moved.learners), jax.tree.leaves(expected.learners), strict=True)
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_moving_statistics_compile_nothing(population):
     training = population.training
-    assert (training._learn._cache_size(), training._explore._cache_size()) == (2, 1)
+    assert training.program.num_compiled == (2, 1)
 
 
 def test_policy_file_evaluation_and_export(population, tmp_path):

@@ -91,9 +91,9 @@ class TestRun:
 
     def test_one_program_for_all_rollouts(self, whole):
         (algorithm, _), _, training, _ = whole
-        assert training._explore._cache_size() == 1
+        assert training.program.num_compiled[1] == 1
         # Rollouts of whole episodes may need a second multiple of rollout_steps.
-        assert training._learn._cache_size() <= (1 if algorithm == "ppo" else 2)
+        assert training.program.num_compiled[0] <= (1 if algorithm == "ppo" else 2)
 
     def test_resumes_to_the_bit(self, whole, tmp_path):
         case, path, _, _ = whole

@@ -226,6 +226,19 @@ def test_every_screen(visit, pages, page, scheme, width):
     seen.picture(f"{page}-{scheme}-{width}")
 
 
+def test_one_evaluation_of_one_seed_is_a_point(visit, tmp_path):
+    envs = [*ENVS, *(f"Delayed {env}" for env in ENVS)]
+    study = write_study(tmp_path / "study", METHODS, envs, seeds=1, evaluations=1)
+    seen = visit(run_report(ReportOptions(runs=(study,)))[0])
+    assert seen.tab.locator("[data-panel]").count() == 8
+    for panel in range(8):
+        points = seen.tab.locator(f'[data-panel="{panel}"] circle')
+        assert points.count() == 3
+        box = seen.tab.locator(f'[data-panel="{panel}"]').bounding_box()
+        assert points.first.bounding_box()["x"] > box["x"] + 0.9 * box["width"]
+    seen.picture("study-one-point")
+
+
 def test_touch(visit, pages):
     seen = visit(pages["run"], width=390, height=844, has_touch=True)
     chart = seen.tab.locator('[data-panel="0"]')

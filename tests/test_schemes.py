@@ -85,11 +85,11 @@ class TestContract:
 
     def test_second_round_compiles_nothing(self, scheme, algorithm):
         training = trained(scheme=scheme, algorithm=algorithm)
-        compiled = training._learn._cache_size(), training._explore._cache_size()
+        compiled = training.program.num_compiled
         assert compiled[0] in (1, 2)  # with a policy step and, in most schemes, without one
         assert compiled[1] == 1  # acting
         training.run(800)
-        assert (training._learn._cache_size(), training._explore._cache_size()) == compiled
+        assert training.program.num_compiled == compiled
 
 
 def test_guidance_of_weight_zero_is_sharing_to_the_bit():

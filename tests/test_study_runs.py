@@ -9,8 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import gymnasium
 import pytest
 
+from p3s.algorithms import ALGORITHMS
 from p3s.cli import main
 from p3s.runs import load_config
 from p3s.study.catalog import find_study
@@ -44,10 +46,19 @@ environments = ["InvertedPendulum-v5"]
 scheme = ["p3s", "single"]
 """
 
-BROKEN = """
+OUTSIDE = """
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 import gymnasium
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
+from p3s.algorithms import TD3
+from p3s.extensions import register
+
+@register
+@dataclass(frozen=True, kw_only=True)
+class Mine(TD3):
+    name: ClassVar[str] = "mine"
 
 class Broken(InvertedPendulumEnv):
     count = 0
@@ -59,7 +70,8 @@ class Broken(InvertedPendulumEnv):
 
 gymnasium.register("Broken-v0", Broken, max_episode_steps=1000)
 """
-"""A module with an environment that raises at its 30th step, unless a file beside it is there."""
+"""A module of a user: an algorithm, and an environment that raises at its 30th step, unless a file
+beside it says that it was mended."""
 
 
 def write_study(folder: Path, text: str) -> Path:
@@ -179,19 +191,33 @@ def test_killed_before_anything_was_kept_begins_anew(tmp_path):
         assert load_config(path) == config
 
 
-def test_a_failing_cell_is_recorded_and_the_rest_completes(tmp_path, capsys, monkeypatch):
-    (tmp_path / "broken_world.py").write_text(BROKEN)
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A module that the scheduler and its workers can import, forgotten after the test."""
+    (tmp_path / "outside.py").write_text(OUTSIDE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("outside", None)
+    ALGORITHMS.pop("mine", None)
+    gymnasium.registry.pop("Broken-v0", None)
+
+
+@pytest.mark.usefixtures("outside")
+def test_a_failing_cell_is_recorded_and_the_rest_completes(tmp_path, capsys):
     study = write_study(
         tmp_path,
         f"""
 steps = 300
 seeds = 1
-environments = ["broken_world:Broken-v0", "InvertedPendulum-v5"]
+environments = ["outside:Broken-v0", "InvertedPendulum-v5"]
 [fields]{SMALL}
+[[methods]]
+label = "Mine"
+algorithm = "outside:Mine"
 """,
     )
-    out, name = tmp_path / "out", "p3s-td3_broken_world-broken-v0_seed0"
+    out, name = tmp_path / "out", "mine_outside-broken-v0_seed0"
     arguments = ["study", "run", study, "--out", out, "--jobs", 2]
     code, output, _ = call(capsys, *arguments)
     assert code == 1
@@ -215,6 +241,8 @@ environments = ["broken_world:Broken-v0", "InvertedPendulum-v5"]
     assert not (out / "runs" / name / "checkpoints").exists()
     assert call(capsys, *arguments)[0] == 0
     assert len(starts(out)) == 3
+    config = json.loads((out / "runs" / name / "config.json").read_text())
+    assert (config["algorithm"], config["modules"]) == ("mine", ["outside"])
 
 
 @pytest.mark.parametrize(

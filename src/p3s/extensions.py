@@ -54,13 +54,25 @@ def _origin(made: type) -> tuple[str, str]:
 
 
 def import_module(module: str) -> Any:
-    """Import a module that registers something; the current folder is searched as well."""
+    """Import a module, and make known what algorithms and schemes it defines.
+
+    The current folder is searched as well.
+    """
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ImportError as error:
         raise UserError(f"the module {module!r} cannot be imported: {error}") from error
+    for made in vars(imported).values():
+        if isinstance(made, type) and made.__module__ == module and _can_be_registered(made):
+            register(made)
+    return imported
+
+
+def _can_be_registered(made: type) -> bool:
+    known = issubclass(made, Algorithm | Scheme)
+    return known and "__dataclass_fields__" in vars(made) and "name" in vars(made)
 
 
 def load_entry_points() -> None:

@@ -19,11 +19,9 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
@@ -35,10 +33,11 @@ from p3s.config import Config
 from p3s.envs import Adapter, describe
 from p3s.errors import TrainingStopped, UserError
 from p3s.evaluation import Evaluator
-from p3s.learners import learner_mesh, pick, place
+from p3s.learners import pick
 from p3s.metrics import MetricsWindow
-from p3s.normalisation import RunningMoments, Scaling, normalise, normalise_batches
+from p3s.normalisation import RunningMoments, Scaling, normalise
 from p3s.policy import Policy, flatten_names, unflatten_names
+from p3s.program import Program
 from p3s.records import RunFolder
 from p3s.replay import Replay, check_memory
 from p3s.rhythm import Due
@@ -61,7 +60,7 @@ class Training:
         capacity = 0 if on_policy else self.options.buffer_size
         memory_note = check_memory(capacity, self.spec)
         self.memory_note = "no replay: only the latest steps" if on_policy else memory_note
-        self.about_actions = _describe_actions(example)
+        self.about_actions = example.about_actions()
         example.close()
         seed, count = self.options.seed, self.scheme.num_envs
         self.collector = Collector(make, count, seed)
@@ -87,50 +86,9 @@ class Training:
         self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
         self._unread: tuple[bool, jax.Array] | None = None
-        self._mesh = learner_mesh(self.scheme.num_trained)
-        init = jax.jit(self.scheme.init, static_argnums=1)
-        self.state = self._placed(init(keys.key(seed, "init"), self.spec))
-        self._compile()
-
-    def _compile(self) -> None:
-        scheme, spec = self.scheme, self.spec
         unpack_rows = unpack if self.rollout is None else unpack_rollout
-        self._learn_key = keys.key(self.options.seed, "learn")
-        self._act_key = keys.key(self.options.seed, "act")
-
-        state_type = type(self.state)
-        self._metric_names: dict[bool, tuple[str, ...]] = {}
-
-        def learn(
-            moving: Any,
-            fixed: Any,
-            rows: Any,
-            scaling: Scaling | None,
-            key: Any,
-            update: Any,
-            with_policy: bool,
-        ) -> Any:
-            step_key = jax.random.fold_in(key, update)
-            batches = normalise_batches(unpack_rows(spec, rows), scaling)
-            state, metrics = scheme.learn(
-                state_type(**moving, **fixed), batches, step_key, with_policy
-            )
-            self._metric_names[with_policy] = tuple(metrics)
-            moved = {name: getattr(state, name) for name in moving}
-            return moved, jnp.stack(list(metrics.values()))
-
-        self._learn = jax.jit(learn, static_argnums=6, donate_argnums=0)
-        self._explore = jax.jit(scheme.act)
-
-    def _placed(self, state: Any) -> Any:
-        stacked = partial(place, mesh=self._mesh, stacked=True)
-        whole = partial(place, mesh=self._mesh, stacked=False)
-        return type(state)(
-            **{
-                name: (stacked if name in self.scheme.stacked else whole)(value)
-                for name, value in state._asdict().items()
-            }
-        )
+        self.program = Program(self.scheme, self.spec, seed, unpack_rows)
+        self.state = self.program.start()
 
     # ------------------------------------------------------------------ one time step
 
@@ -193,9 +151,7 @@ class Training:
                 return draw.integers(0, size, count)
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
         observations = normalise(self.collector.observations, self._scaling)
-        step = np.int32(self.time_step)
-        acting = self.scheme.acting(self.state)
-        return np.asarray(self._explore(acting, observations, self._act_key, step))
+        return self.program.act(self.state, observations, self.time_step)
 
     def _remember(self, episode: Episode) -> None:
         returns = self.recent_returns[episode.learner]
@@ -208,12 +164,9 @@ class Training:
         with_policy = self.scheme.with_policy(self.updates, self.backlog_done, self.backlog)
         count = self.scheme.num_batches(with_policy)
         rows, scaling = self._batches(count)
-        fields = self.state._asdict()
-        fixed = {name: fields.pop(name) for name in self.scheme.fixed}
-        moved, metrics = self._learn(
-            fields, fixed, rows, scaling, self._learn_key, np.int32(self.updates), with_policy
+        self.state, metrics = self.program.learn(
+            self.state, rows, scaling, self.updates, with_policy
         )
-        self.state = self.state._replace(**moved)
         self.total_updates += count
         self.backlog_done += 1
         # The device is at work now: meanwhile look at what the update before this one gave.
@@ -237,14 +190,14 @@ class Training:
         if self._unread is not None:
             with_policy, metrics = self._unread
             self._unread = None
-            self._window.add(self._metric_names[with_policy], np.asarray(metrics))
+            self._window.add(self.program.metric_names(with_policy), np.asarray(metrics))
 
     def _review(self) -> None:
         draw = keys.generator(self.options.seed, "review", self.time_step)
         batch = unpack(self.spec, self.replay.sample(draw, (self._batch_size,)))
         observations = normalise(np.asarray(batch.observation), self._scaling)
         state, review = self.scheme.review(self.state, self.recent_returns, observations, draw)
-        self.state = self._placed(state)
+        self.state = self.program.place(state)
         means = chief.mean_returns(self.recent_returns)
         self.last_review = {"step": self.total_steps, **review, "recent_returns": means.tolist()}
         if self.folder is not None:
@@ -381,7 +334,7 @@ class Training:
                 group, rest = name.split("/", 1)
                 groups[group][rest] = array
         state = unflatten_names(self.state, groups["state"], "the checkpoint")
-        self.state = self._placed(state)
+        self.state = self.program.place(state)
         self.recent_returns = snapshot.arrays["recent_returns"].copy()
         counters = snapshot.counters
         self.time_step, self.total_steps = counters["time_step"], counters["total_steps"]
@@ -418,13 +371,3 @@ def _check_actions(config: Config, env: Adapter) -> None:
         f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "
         f"choose --algorithm {' or '.join(fitting)}"
     )
-
-
-def _describe_actions(env: Adapter) -> dict[str, Any]:
-    if env.env_spec.discrete:
-        return {"action_start": int(env.env.action_space.start)}  # type: ignore[attr-defined]
-    return {
-        "action_low": env.action_low.tolist(),
-        "action_high": env.action_high.tolist(),
-        "action_shape": list(env.env.action_space.shape or ()),
-    }

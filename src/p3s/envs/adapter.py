@@ -47,6 +47,17 @@ class Adapter(gymnasium.Wrapper):
         assert isinstance(self.action_space, spaces.Discrete)
         return EnvSpec(size, int(self.action_space.n), discrete=True)
 
+    def about_actions(self) -> dict[str, Any]:
+        """What a policy file says of its actions, to give them in the environment's own range."""
+        if self._box is None:
+            assert isinstance(self.env.action_space, spaces.Discrete)
+            return {"action_start": int(self.env.action_space.start)}
+        return {
+            "action_low": self.action_low.tolist(),
+            "action_high": self.action_high.tolist(),
+            "action_shape": list(self._box.shape),
+        }
+
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
         return self._flat(observation), info

@@ -14,8 +14,8 @@ from p3s.report.chief import distances, lineage_strip
 from p3s.report.page import Report
 from p3s.report.results import RunResult
 
-COLOURS = ("#0b6aa8", "#cf5410", "#12835d", "#a8418a", "#977000", "#3f9ccf", "#6b51b5", "#5d646c")
-"""The page's colours in light mode."""
+COLOURS = ("#0b62c4", "#b8420c", "#0b6b4a", "#b8479a", "#ab8800", "#3399cc", "#4b2a99", "#6f7780")
+"""The page's colours in light mode; dashes change after every fourth, as on the page."""
 STYLES = ("-", "--", ":", "-.")
 FORMATS = ("png", "svg", "pdf")
 RC: dict[Any, Any] = {
@@ -77,7 +77,7 @@ def look(index: int) -> dict[str, Any]:
     """Colour and dash of the n-th method."""
     return {
         "color": COLOURS[index % len(COLOURS)],
-        "linestyle": STYLES[index // len(COLOURS) % len(STYLES)],
+        "linestyle": STYLES[index // 4 % len(STYLES)],
     }
 
 

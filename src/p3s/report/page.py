@@ -265,7 +265,8 @@ def render_run(run: RunResult, notes: list[str], title: str | None = None) -> st
         for index, line in enumerate(lines["learners"])
     ]  # fmt: skip
     if not np.isnan(lines["champion"]).all():
-        champion = {"name": "champion", "colour": len(learners), "x": x, "width": 2.8}
+        champion = {"name": "champion", "colour": len(learners), "dash": "none", "x": x}
+        champion["width"] = 2.8
         learners.append({**champion, "y": {"score": {"mean": compact(lines["champion"])}}})
     results = Results(title or run.name, [run])
     last, scores = run.evaluations[-1], [row["score"] for row in run.evaluations]

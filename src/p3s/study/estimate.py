@@ -84,7 +84,7 @@ def estimate(
 
 def replay_bytes(config: Config, spec: EnvSpec) -> int:
     """What the replay of a run takes at its end, in memory and in a checkpoint."""
-    if getattr(config.algorithm, "on_policy", False):
+    if config.algorithm.on_policy:
         return 0
     rows = min(config.options.buffer_size, config.options.steps)
     return replay.memory_needed(rows, spec)

@@ -23,6 +23,8 @@ import mujoco
 from p3s import devices, runs
 from p3s.config import Config
 from p3s.errors import UserError
+from p3s.extensions import import_module
+from p3s.report.command import leave_run_page
 from p3s.study.folder import write_failure
 from p3s.train import Training
 
@@ -65,6 +67,8 @@ def run_cell(order: dict[str, Any]) -> int:
     training: Training | None = None
     try:
         devices.prepare()
+        for module in order["config"]["modules"]:
+            import_module(module)
         config = Config.from_json(order["config"])
         training = open_run(Path(order["run"]), config)
         print(f"from step {training.total_steps:,} to {config.options.steps:,}", flush=True)
@@ -82,6 +86,7 @@ def run_cell(order: dict[str, Any]) -> int:
     finally:
         if training is not None:
             training.close()
+    print(leave_run_page(Path(order["run"])))
     if order["discard_checkpoints"]:
         # Renamed first: a run with half a checkpoint would be taken for an unfinished one.
         gone = (Path(order["run"]) / "checkpoints").rename(Path(order["run"]) / ".discarded")

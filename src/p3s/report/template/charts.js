@@ -6,7 +6,8 @@ const DASHES = ["", "7 4", "2 4", "9 3 2 3"];
 const NUM_COLOURS = 8;
 
 const colourOf = (index) => `var(--c${index % NUM_COLOURS})`;
-const dashOf = (index) => DASHES[Math.floor(index / NUM_COLOURS) % DASHES.length];
+// Dashes change after every fourth colour, so that curves differ in more than their colour.
+const dashOf = (each) => each.dash || DASHES[Math.floor(each.colour / 4) % DASHES.length];
 
 function node(name, attributes, parent, text) {
   const made = document.createElementNS(NAMESPACE, name);
@@ -233,7 +234,7 @@ function draw(host) {
   if (!width) return;
   const [yLow, yHigh] = yRange(spec);
   let [xLow, xHigh] = extent(spec.series.flatMap((each) => [each.x[0], each.x[each.x.length - 1]]));
-  if (xLow > 0 && xLow < 0.3 * xHigh) xLow = 0;
+  if (xLow > 0 && (xLow < 0.3 * xHigh || xLow === xHigh)) xLow = 0;
   const yTicks = spec.log ? logTicks(yLow, yHigh) : ticksBetween(yLow, yHigh, 5);
   const yNames = spec.log ? yTicks.map(powerOfTen) : tickNames(yTicks);
   const left = 14 + 6.7 * Math.max(...yNames.map((name) => name.length), 1), right = 16;
@@ -281,7 +282,7 @@ function drawSeries(svg, spec, state, left, right, clip) {
     }
   }
   for (const each of spec.series) {
-    const dash = each.dash || dashOf(each.colour);
+    const dash = dashOf(each);
     const single = each.y.filter(known).length === 1;
     const attributes = { class: "line", "data-series": each.name, d: pathOf(each.x, each.y, state.toX, state.toY), style: `stroke:${colourOf(each.colour)}` };
     if (dash) attributes["stroke-dasharray"] = dash;

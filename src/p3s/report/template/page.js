@@ -31,7 +31,7 @@ function drawPanel(host) {
   const series = shown.map((each) => {
     const y = each.y[measure];
     return { name: each.name, colour: each.colour, x: each.x[kind].map((x) => x / unit.size), y: y.mean, low: everySeed ? null : y.low,
-      high: y.high, lines: everySeed ? y.lines : null, around: y.lines, counts: each.counts, width: each.width };
+      high: y.high, lines: everySeed ? y.lines : null, around: y.lines, counts: each.counts, width: each.width, dash: each.dash };
   });
   const marks = measure === "score" ? (panel.paper || []).filter((mark) => !hidden.has(mark.method)) : [];
   lineChart(host, { label: describe(panel, series), xName: unit.name, series, marks,
@@ -50,14 +50,14 @@ function drawProfile() {
 }
 
 function buildLegend() {
-  const entries = new Map(data.panels.flatMap((panel) => panel.series.map((each) => [each.name, each.colour])));
-  for (const [name, colour] of entries) {
+  const entries = new Map(data.panels.flatMap((panel) => panel.series.map((each) => [each.name, each])));
+  for (const [name, each] of entries) {
     const button = element("button", "", find("legend"));
     button.type = "button";
     button.setAttribute("aria-pressed", "true");
     const swatch = node("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, button);
-    const line = node("line", { x1: 1, x2: 21, y1: 5, y2: 5, style: `stroke:${colourOf(colour)};stroke-width:3` }, swatch);
-    if (dashOf(colour)) line.setAttribute("stroke-dasharray", dashOf(colour));
+    const line = node("line", { x1: 1, x2: 21, y1: 5, y2: 5, style: `stroke:${colourOf(each.colour)};stroke-width:3` }, swatch);
+    if (dashOf(each)) line.setAttribute("stroke-dasharray", dashOf(each));
     element("span", "", button, name);
     button.addEventListener("click", () => {
       if (!hidden.delete(name)) hidden.add(name);
