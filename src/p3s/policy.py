@@ -97,7 +97,10 @@ class Policy:
         return own.reshape(observation.shape[:-1] + tuple(self.about["action_shape"])), None
 
     def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these."""
+        """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these.
+
+        Stochastic ones of an on-policy algorithm may lie outside; the environments clip them.
+        """
         self._num_calls += 1
         key = jax.random.key(self._num_calls)
         seen = normalise(observation, self.scaling)
