@@ -134,7 +134,7 @@ class TestExactResume:
         assert record(tmp_path / "parts") == record(tmp_path / "whole")
 
     def test_delayed_rewards_and_a_full_buffer(self, tmp_path):
-        fields = {"env": "Delayed Ant-v1", "buffer_size": 300}
+        fields = {"env": "Delayed Ant-v1", "buffer_size": 300, "evaluation_episodes": 1}
         run(tmp_path / "whole", **fields)
         run(tmp_path / "parts", until=550, **fields)
         resume(tmp_path / "parts")

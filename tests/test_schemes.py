@@ -404,7 +404,8 @@ class TestFields:
             "cem": {"num_learners": 4, "damping": 0.01, "num_elites": 2},
             "erl": {"num_learners": 4},
         }.get(scheme, {"recent_episodes": 1, "review_period": 25})
-        training = small_training("Reacher-v5", scheme=scheme, **{**defaults, **fields})
+        fields = {"evaluation_period": 0, **defaults, **fields}
+        training = small_training("Reacher-v5", scheme=scheme, **fields)
         reviews = []
         for _ in range(6):
             training.run(training.total_steps + 25 * training.scheme.num_learners)

@@ -29,6 +29,19 @@ from p3s.normalisation import Scaling, normalise
 from p3s.types import Params
 
 
+@partial(jax.jit, static_argnums=0, static_argnames="explore")
+def _act(
+    algorithm: Algorithm,
+    policies: Params,
+    observations: jax.Array,
+    key: jax.Array,
+    explore: bool,
+) -> jax.Array:
+    """Actions of each group's policy: observations (group, episode, size)."""
+    group_keys = keys.per_learner(key, len(observations))
+    return jax.vmap(partial(algorithm.act, explore=explore))(policies, observations, group_keys)
+
+
 class Evaluator:
     """Environments for evaluation, made once and used at every evaluation."""
 
@@ -36,15 +49,7 @@ class Evaluator:
         self._make, self._seed = make, seed
         self._envs: list[Adapter] = []
         self._stochastic = algorithm.on_policy
-
-        def act(policies: Params, observations: jax.Array, key: jax.Array, explore: bool):
-            """policies (group,), observations (group, episode, size)."""
-            group_keys = keys.per_learner(key, len(observations))
-            return jax.vmap(partial(algorithm.act, explore=explore))(
-                policies, observations, group_keys
-            )
-
-        self._act = jax.jit(act, static_argnames="explore")
+        self._act = partial(_act, algorithm)
 
     def play(
         self,

@@ -2,13 +2,13 @@
 
 Whether an update includes a policy step is static, so there are two programs for learning. The
 parts of the state that learning changes are donated to it; those that only the chief changes
-(`fixed`) are not carried through.
+(`fixed`) are not carried through. Runs of the same scheme in one process share their programs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -21,28 +21,59 @@ from p3s.normalisation import Scaling, normalise_batches
 from p3s.schemes import Scheme
 from p3s.types import EnvSpec
 
+Unpack = Callable[[EnvSpec, Any], Any]
+"""Makes what a scheme learns from of the rows that `learn` is given."""
+
+
+class Compiled:
+    """The jitted functions of a scheme."""
+
+    def __init__(self, scheme: Scheme, spec: EnvSpec, unpack: Unpack) -> None:
+        self.init = jax.jit(lambda key: scheme.init(key, spec))
+        self.act: Any = jax.jit(scheme.act)
+        self.metric_names: dict[bool, tuple[str, ...]] = {}
+        state_type = type(jax.eval_shape(self.init, jax.random.key(0)))
+
+        def learn(
+            moving: Any,
+            fixed: Any,
+            rows: Any,
+            scaling: Scaling | None,
+            key: Any,
+            update: Any,
+            with_policy: bool,
+        ) -> Any:
+            batches = normalise_batches(unpack(spec, rows), scaling)
+            state, metrics = scheme.learn(
+                state_type(**moving, **fixed),
+                batches,
+                jax.random.fold_in(key, update),
+                with_policy,
+            )
+            self.metric_names[with_policy] = tuple(metrics)
+            moved = {name: getattr(state, name) for name in moving}
+            return moved, jnp.stack(list(metrics.values()))
+
+        self.learn: Any = jax.jit(learn, static_argnums=6, donate_argnums=0)
+
+
+compiled = lru_cache(maxsize=64)(Compiled)
+
 
 class Program:
-    """A scheme, compiled."""
+    """A scheme's programs, with the random streams of a run."""
 
-    def __init__(
-        self, scheme: Scheme, spec: EnvSpec, seed: int, unpack: Callable[[EnvSpec, Any], Any]
-    ) -> None:
-        """unpack: makes what the scheme learns from of the rows that `learn` is given."""
-        self._scheme, self._spec, self._unpack = scheme, spec, unpack
+    def __init__(self, scheme: Scheme, spec: EnvSpec, seed: int, unpack: Unpack) -> None:
+        self._scheme = scheme
+        self._compiled = compiled(scheme, spec, unpack)
         self._mesh = learner_mesh(scheme.num_trained)
         self._init_key, self._learn_key, self._act_key = (
             keys.key(seed, name) for name in ("init", "learn", "act")
         )
-        self._metric_names: dict[bool, tuple[str, ...]] = {}
-        self._learn: Any = jax.jit(self._learn_traced, static_argnums=6, donate_argnums=0)
-        self._act: Any = jax.jit(scheme.act)
 
     def start(self) -> Any:
         """The scheme's state at the start of a run."""
-        state = jax.jit(self._scheme.init, static_argnums=1)(self._init_key, self._spec)
-        self._state_type = type(state)
-        return self.place(state)
+        return self.place(self._compiled.init(self._init_key))
 
     def place(self, state: Any) -> Any:
         """The state on its devices."""
@@ -58,7 +89,7 @@ class Program:
     def act(self, state: Any, observations: np.ndarray, step: int) -> np.ndarray:
         """An exploring action in every environment copy."""
         acting = self._scheme.acting(state)
-        return np.asarray(self._act(acting, observations, self._act_key, np.int32(step)))
+        return np.asarray(self._compiled.act(acting, observations, self._act_key, np.int32(step)))
 
     def learn(
         self, state: Any, rows: np.ndarray, scaling: Scaling | None, update: int, with_policy: bool
@@ -69,35 +100,16 @@ class Program:
         """
         moving = state._asdict()
         fixed = {name: moving.pop(name) for name in self._scheme.fixed}
-        moved, metrics = self._learn(
+        moved, metrics = self._compiled.learn(
             moving, fixed, rows, scaling, self._learn_key, np.int32(update), with_policy
         )
         return state._replace(**moved), metrics
 
-    def _learn_traced(
-        self,
-        moving: Any,
-        fixed: Any,
-        rows: Any,
-        scaling: Scaling | None,
-        key: Any,
-        update: Any,
-        with_policy: bool,
-    ) -> Any:
-        batches = normalise_batches(self._unpack(self._spec, rows), scaling)
-        state = self._state_type(**moving, **fixed)
-        state, metrics = self._scheme.learn(
-            state, batches, jax.random.fold_in(key, update), with_policy
-        )
-        self._metric_names[with_policy] = tuple(metrics)
-        moved = {name: getattr(state, name) for name in moving}
-        return moved, jnp.stack(list(metrics.values()))
-
     def metric_names(self, with_policy: bool) -> tuple[str, ...]:
         """What the rows of an update's metrics are called."""
-        return self._metric_names[with_policy]
+        return self._compiled.metric_names[with_policy]
 
     @property
     def num_compiled(self) -> tuple[int, int]:
         """How many programs for learning and for acting were compiled."""
-        return self._learn._cache_size(), self._act._cache_size()
+        return self._compiled.learn._cache_size(), self._compiled.act._cache_size()
