@@ -11,11 +11,13 @@ from p3s import devices
 from p3s.config import Config, resolve
 from p3s.envs import make_env
 from p3s.networks import Network, register_network
+from p3s.program import compiled
 from p3s.schemes import SCHEMES, scheme_name
 from p3s.schemes.base import EpisodeScheme
 from p3s.train import Training
 
 devices.prepare()
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +35,14 @@ class Linear(Network):
 
     def apply(self, params, inputs):
         return inputs @ params["matrix"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_programs():
+    """Compiled programs take memory maps, of which a process has only so many."""
+    yield
+    compiled.cache_clear()
+    jax.clear_caches()
 
 
 SMALL = {

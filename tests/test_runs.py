@@ -127,7 +127,7 @@ class TestExactResume:
     def test_every_scheme(self, tmp_path, scheme):
         # Where rounds are whole episodes, short ones, so that there are some.
         env = "InvertedPendulum-v5" if scheme in ("cem", "erl") else "Pendulum-v1"
-        fields = {"scheme": scheme, "env": env}
+        fields = {"scheme": scheme, "env": env, "evaluation_period": 400}
         run(tmp_path / "whole", **fields)
         run(tmp_path / "parts", until=330, **fields)
         resume(tmp_path / "parts")
@@ -135,6 +135,7 @@ class TestExactResume:
 
     def test_delayed_rewards_and_a_full_buffer(self, tmp_path):
         fields = {"env": "Delayed Ant-v1", "buffer_size": 300, "evaluation_episodes": 1}
+        fields["evaluation_period"] = 800
         run(tmp_path / "whole", **fields)
         run(tmp_path / "parts", until=550, **fields)
         resume(tmp_path / "parts")

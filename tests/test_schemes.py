@@ -370,15 +370,15 @@ OTHER_VALUES = {
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
         "distance_estimate": "every_minibatch", "left_out": "new_best",
         "guide_from_start": False, "batch_size": 9, "policy_period": 3,
-        "hidden_sizes": (16, 15), "learning_rate": 3e-3, "discount": 0.9, "target_rate": 0.5,
-        "exploration_noise": 0.3, "target_noise": 0.4, "target_noise_clip": 0.1,
-        "distance_reduction": "mean", "targets_start": "independent",
-        "initialization": "xavier", "activation": "tanh", "layer_norm": True,
-        "network": "test_linear", "normalise_observations": True,
+        "normalise_observations": True,
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
     "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount",)},
+}  # fmt: skip
+"""For every field of the schemes, and those of algorithms that the loop uses, another value."""
+
+OTHER_VALUES_OF_ROUNDS = {
     "cem": {
         "num_selected": 1, "num_elites": 1, "selection": "first", "sampling": "mirrored",
         "elite_weights": "log", "variance_estimate": "cem_rl", "update_order": "values_first",
@@ -390,7 +390,7 @@ OTHER_VALUES = {
         "mutation_strength": 1.0, "synchronization_period": 1, "episodes_per_round": 2,
     },
 }  # fmt: skip
-"""For every field of the schemes, and of TD3, a value that is not its default."""
+"""The same for the schemes that work in rounds."""
 
 
 class TestFields:
@@ -401,8 +401,6 @@ class TestFields:
         # Reacher has two action dimensions, so that sum and mean differ.
         defaults = {
             "p3s": {"recent_episodes": 1, "review_period": 25, "d_min": 0.0},
-            "cem": {"num_learners": 4, "damping": 0.01, "num_elites": 2},
-            "erl": {"num_learners": 4},
         }.get(scheme, {"recent_episodes": 1, "review_period": 25})
         fields = {"evaluation_period": 0, **defaults, **fields}
         training = small_training("Reacher-v5", scheme=scheme, **fields)
@@ -426,12 +424,40 @@ class TestFields:
             references[scheme] = self.history(scheme)
         assert self.history(scheme, **{name: OTHER_VALUES[scheme][name]}) != references[scheme]
 
+    def rounds(self, scheme, **fields):
+        """What two rounds leave behind, and what would be learned when: nothing is trained."""
+        small = {"hidden_sizes": (4,), "num_learners": 4, "initial_steps": 1}
+        own = {"cem": {"damping": 0.01}, "erl": {"synchronization_period": 3}}[scheme]
+        made = resolve(None, scheme, **{**small, **own, **fields}).scheme
+        state, draw = jax.jit(made.init, static_argnums=1)(jax.random.key(0), SPEC), []
+        generator = np.random.default_rng(0)
+        returns = np.resize([3.0, 1.0, 4.0, 2.0, 5.0], (made.num_envs, made.num_recent))
+        for _ in range(2):
+            state, review = made.review(state, returns, np.zeros((5, 2), np.float32), generator)
+            draw.append(str(review))
+        leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(state)]
+        everyone, rhythm = np.arange(made.num_envs), made.rhythm()
+        due = [rhythm.after(step, everyone, everyone.tolist()) for step in range(1, 4)]
+        learning = [(made.with_policy(1, place, 4), made.num_batches(True)) for place in range(4)]
+        return draw, leaves, due, learning
+
+    @pytest.mark.parametrize(
+        ("scheme", "name"),
+        [(scheme, name) for scheme, own in OTHER_VALUES_OF_ROUNDS.items() for name in own],
+    )
+    def test_none_is_dead_in_rounds(self, scheme, name, references):
+        if scheme not in references:
+            references[scheme] = self.rounds(scheme)
+        other = OTHER_VALUES_OF_ROUNDS[scheme][name]
+        assert self.rounds(scheme, **{name: other}) != references[scheme]
+
     def test_all_are_covered(self):
-        known, covered = set(), set()
-        for scheme, algorithm in COMBINATIONS:
-            config = resolve(None, scheme, algorithm)
-            known |= set(field_values(config.scheme)) | set(field_values(config.algorithm))
-            covered |= set(OTHER_VALUES.get(scheme, ()))
+        """The fields of algorithms that the loop does not use: tests/test_algorithms.py."""
+        used_by_the_loop = {"batch_size", "policy_period", "normalise_observations"}
+        known, covered = set(used_by_the_loop), set()
+        for scheme in SCHEMES:
+            known |= set(field_values(resolve(None, scheme).scheme))
+            covered |= {*OTHER_VALUES.get(scheme, ()), *OTHER_VALUES_OF_ROUNDS.get(scheme, ())}
         assert known == covered
 
     @pytest.mark.parametrize("preset", PRESETS)

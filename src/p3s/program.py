@@ -57,7 +57,7 @@ class Compiled:
         self.learn: Any = jax.jit(learn, static_argnums=6, donate_argnums=0)
 
 
-compiled = lru_cache(maxsize=64)(Compiled)
+compiled = lru_cache(maxsize=4)(Compiled)
 
 
 class Program:
