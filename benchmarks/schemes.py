@@ -23,6 +23,7 @@ from statistics import median
 
 import gymnasium
 import jax
+import mujoco
 import numpy as np
 
 from p3s import devices, keys
@@ -32,8 +33,10 @@ from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import unpack
 
-UPDATES = 400
 LEARNERS = 4
+UPDATES = {"cem": 800, "erl": 500}
+"""Learner-updates of a turn: whole rounds, episodes included, where there are rounds."""
+OTHER_UPDATES = 400
 
 
 def short_cheetah() -> gymnasium.Env:
@@ -56,17 +59,18 @@ def rate(training: Training, updates: int) -> tuple[float, float]:
     return (training.total_updates - done) / seconds, (training.total_steps - steps) / seconds
 
 
-def compare_with_sharing(rounds: int) -> dict[str, dict[str, float]]:
+def compare_with_sharing(names: list[str], rounds: int) -> dict[str, dict[str, float]]:
     table = {}
-    for name in SCHEMES:
+    for name in names:
         fields = {} if name == "single" else {"num_learners": LEARNERS}
         own, sharing = (
             start(scheme, initial_steps=25, **(fields if scheme == name else {}))
             for scheme in (name, "sharing")
         )
-        rate(own, UPDATES)
-        rate(sharing, UPDATES)
-        turns = [(rate(own, UPDATES), rate(sharing, UPDATES)) for _ in range(rounds)]
+        updates = UPDATES.get(name, OTHER_UPDATES)
+        rate(own, updates)
+        rate(sharing, updates)
+        turns = [(rate(own, updates), rate(sharing, updates)) for _ in range(rounds)]
         table[name] = {
             "updates_per_second": median(ours[0] for ours, _ in turns),
             "steps_per_second": median(ours[1] for ours, _ in turns),
@@ -127,11 +131,13 @@ def cem_together_or_singly(rounds: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), help="only these")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     devices.prepare()
+    mujoco.set_mju_user_warning(lambda message: None)
     results = {
-        "schemes": compare_with_sharing(options.rounds),
+        "schemes": compare_with_sharing(options.schemes, options.rounds),
         "cem": cem_together_or_singly(options.rounds),
     }
     if options.out is not None:

@@ -46,7 +46,7 @@ def forget_programs():
 
 
 SMALL = {
-    "hidden_sizes": (16, 16),
+    "hidden_sizes": (16,),
     "batch_size": 8,
     "initial_steps": 20,
     "review_period": 25,
@@ -75,7 +75,7 @@ def small_training(env: str = "InvertedPendulum-v5", **fields) -> Training:
 def run_arguments() -> list[str]:
     """The same small run on the command line."""
     return [
-        "--hidden-sizes", "16", "16", "--batch-size", "8", "--initial-steps", "20",
+        "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
         "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
         "--evaluation-episodes", "2", "--log-period", "100", "--checkpoint-period", "150",
     ]  # fmt: skip

@@ -57,9 +57,8 @@ def random_batch(spec: EnvSpec, seed: int, size: int = 7) -> Transition:
 class TestContract:
     def test_trains_and_repeats_itself(self, algorithm):
         def trained():
-            training = small_training(
-                env_of(algorithm), scheme="sharing", algorithm=algorithm, num_learners=2, seed=3
-            )
+            fields = {"algorithm": algorithm, "num_learners": 2, "recent_episodes": 1}
+            training = small_training(env_of(algorithm), seed=3, **fields)
             start = [leaf.copy() for leaf in leaves(training.state.learners.policy)]
             training.run(STEPS)
             return training, start

@@ -105,6 +105,12 @@ class TestWorkedExample:
             config.check()
             assert Config.from_json(config.to_json()) == config
 
+    def test_a_run_whose_module_is_gone(self, run, tmp_path):
+        config = json.loads((run / "whole/config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps({**config, "modules": ["gone"]}))
+        with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
+            runs.load_config(tmp_path)
+
 
 class TestNames:
     def test_command_line_makes_options_of_the_fields(self):
@@ -195,13 +201,6 @@ class TestEntryPoints:
     def test_a_broken_one_is_named(self, package):
         with pytest.warns(UserWarning, match=r"p3s\.schemes: plugin:Nothing cannot be loaded"):
             extensions.load_entry_points()
-
-
-def test_a_run_whose_module_is_gone(run, tmp_path):
-    config = json.loads((run / "whole/config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "modules": ["gone"]}))
-    with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
-        runs.load_config(tmp_path)
 
 
 def test_a_recorded_module_makes_its_classes_known_without_a_decorator(tmp_path, monkeypatch):

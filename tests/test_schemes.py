@@ -49,7 +49,7 @@ def same(ours, theirs) -> bool:
 @pytest.mark.parametrize(("scheme", "algorithm"), COMBINATIONS)
 class TestContract:
     def test_trains_and_counts(self, scheme, algorithm):
-        training = trained(scheme=scheme, algorithm=algorithm, preset="authors")
+        training = trained(scheme=scheme, algorithm=algorithm)
         scheme = training.scheme
         assert training.total_steps == training.replay.num_added == 400
         assert training.updates > 0
