@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -23,12 +24,12 @@ from statistics import median
 
 import gymnasium
 import jax
-import mujoco
 import numpy as np
 
 from p3s import devices, keys
 from p3s.config import resolve
 from p3s.envs import make_env
+from p3s.envs.mujoco_setup import prepare_mujoco
 from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import unpack
@@ -135,7 +136,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     devices.prepare()
-    mujoco.set_mju_user_warning(lambda message: None)
+    prepare_mujoco(sys.stderr)
     results = {
         "schemes": compare_with_sharing(options.schemes, options.rounds),
         "cem": cem_together_or_singly(options.rounds),

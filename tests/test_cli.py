@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from p3s.cli import main, parse_train
+from p3s.cli import main
 from p3s.schemes import P3S
+from p3s.training_command import parse_train
 from p3s.watch import sparkline
 
 

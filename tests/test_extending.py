@@ -14,10 +14,11 @@ import pytest
 import p3s
 from p3s import extensions, runs
 from p3s.algorithms import ALGORITHMS, TD3
-from p3s.cli import main, parse_train
+from p3s.cli import main
 from p3s.config import Config, resolve
 from p3s.errors import UserError
 from p3s.schemes import SCHEMES, Sharing
+from p3s.training_command import parse_train
 
 from .conftest import small_config
 from .test_runs import record

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import p3s
-from p3s.cli import main, parse_train
+from p3s.cli import main
 from p3s.errors import UserError
 from p3s.records import read_rows
 from p3s.report.account import cautions, differing_settings, provenance_rows
@@ -28,6 +28,7 @@ from p3s.report.results import read_results, read_run
 from p3s.report.summary import final_value, summarise
 from p3s.report.tables import Table, to_latex, to_markdown
 from p3s.report.wording import embed_json
+from p3s.training_command import parse_train
 
 from .synthetic_runs import write_rows, write_run, write_study
 

@@ -2,88 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
-import signal
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import mujoco
 import tyro
 
-from p3s import devices, runs
 from p3s.algorithms import ALGORITHMS
 from p3s.compare import compare
-from p3s.config import Config, RunOptions, resolve
 from p3s.enjoy import play
 from p3s.envs.listing import list_environments
-from p3s.errors import TrainingStopped, UserError, unknown
+from p3s.envs.mujoco_setup import prepare_mujoco
+from p3s.errors import UserError, unknown
 from p3s.export import export_onnx
 from p3s.extensions import import_module, load_entry_points
 from p3s.population import evaluate, load
-from p3s.progress import TrainingProgress
-from p3s.report.command import ReportOptions, leave_run_page, run_report
+from p3s.report.command import ReportOptions, run_report
 from p3s.schemes import SCHEMES
 from p3s.study.command import StudyCommand, run_study_command
 from p3s.theory.command import Theory, run_theory
-from p3s.train import Training
+from p3s.training_command import Resume, Run, run_resume, run_train
 from p3s.watch import watch
 
-Environment = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 RunOrPolicy = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN|POLICY")]
 OnnxFile = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.onnx")]
 Word = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORD")]
-
-
-@dataclass(frozen=True)
-class Method:
-    """What learns, on what. These decide the defaults of all other options."""
-
-    env: Environment
-    """Gymnasium id, 'module:Env-v0', or one of the paper's names ('Delayed Ant-v1')."""
-    scheme: str = "p3s"
-    """How the population is used: see 'p3s schemes'; or 'module:Name'."""
-    algorithm: str = "td3"
-    """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own."""
-    preset: str = "paper"
-    """Set of defaults: paper (the text) or authors (their code)."""
-    delay: int | Literal["end"] | None = None
-    """Pay rewards every so many steps, or only at the end of an episode."""
-
-
-@dataclass(frozen=True)
-class FirstLook(Method):
-    """The method, and the one field that defaults depend on besides."""
-
-    num_learners: int | None = None
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where a run goes."""
-
-    out: Path | None = None
-    """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
-    tensorboard: bool = False
-    """Write TensorBoard scalars as well."""
-    report: bool = True
-    """Leave a page with curves and settings, report.html, in the run folder."""
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Continue a run from its last checkpoint, to the bit."""
-
-    run: Run
-    """Run folder."""
-    steps: int | None = None
-    """New total of environment steps, to make the run longer."""
-    report: bool = True
-    """Leave a page with curves and settings, report.html, in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -174,26 +119,12 @@ class Algorithms:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: user errors become one line and exit code 2."""
-    os.environ.setdefault("MUJOCO_GL", "egl")
-    mujoco.set_mju_user_warning(_WarnOnce())  # pyright: ignore[reportAttributeAccessIssue]
+    prepare_mujoco(sys.stderr)
     try:
         sys.exit(_dispatch(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:
         print(f"p3s: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-class _WarnOnce:
-    """MuJoCo says the same thing for every copy of an environment: once is enough."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-
-    def __call__(self, message: str | bytes) -> None:
-        text = message.decode() if isinstance(message, bytes) else message
-        if text not in self._said:
-            self._said.add(text)
-            print(f"MuJoCo: {text}", file=sys.stderr)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -207,7 +138,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(version("p3s"))
         return 0
     if command == "train":
-        return _train(rest)
+        return run_train(rest)
     if command not in COMMANDS:
         raise unknown("command", command, [*COMMANDS, "train"])
     options, action = COMMANDS[command]
@@ -221,110 +152,6 @@ def _overview() -> int:
     for name, text in lines:
         print(f"  {name:<10} {text}")
     print("\np3s --import MODULE COMMAND ... first imports a module that registers an algorithm.")
-    return 0
-
-
-# ---------------------------------------------------------------------- train and resume
-
-
-def parse_train(arguments: list[str]) -> tuple[Config, Output]:
-    """A training's configuration from its command line.
-
-    It is read twice: for the names, which decide every default, and then with those defaults.
-    """
-    words = [word for word in arguments if word not in ("-h", "--help")]
-    if len(words) < len(arguments) and (not words or words[0].startswith("-")):
-        words = ["ENV", *words]
-    look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
-    fields = {} if look.num_learners is None else {"num_learners": look.num_learners}
-    default = resolve(look.env, look.scheme, look.algorithm, look.preset, look.delay, **fields)
-    options = dataclasses.make_dataclass(
-        "Train",
-        [
-            ("method", Method),
-            ("output", Output),
-            ("run", RunOptions, field(default=default.options)),
-            ("population", type(default.scheme), field(default=default.scheme)),
-        ],
-        frozen=True,
-        kw_only=True,
-    )
-    parsed: Any = tyro.cli(
-        options,
-        args=arguments,
-        prog="p3s train",
-        description="Train a population on an environment.",
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
-    config = dataclasses.replace(default, scheme=parsed.population, options=parsed.run)
-    chosen = any(word.startswith("--review-period") for word in arguments)
-    if chosen and (problem := config.silent_chief()) is not None:
-        raise UserError(problem)
-    return config, parsed.output
-
-
-def _train(arguments: list[str]) -> int:
-    config, output = parse_train(arguments)
-    devices.prepare()
-    if config.env is not None and config.env.note is not None:
-        print(config.env.note)
-    training = runs.begin(config, output.out, tensorboard=output.tensorboard)
-    if (note := config.silent_chief()) is not None:
-        print(f"note: {note}")
-    print(training.memory_note)
-    return _run(training, output.report)
-
-
-def _resume(options: Resume) -> int:
-    if options.steps is not None and options.steps < 1:
-        raise UserError(f"steps must be at least 1, not {options.steps}")
-    devices.prepare()
-    training, notes = runs.reopen(options.run, options.steps)
-    for note in notes:
-        print(note)
-    if training.total_steps >= training.options.steps:
-        training.close()
-        print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
-        return 0
-    print(f"resuming at step {training.total_steps:,}")
-    return _run(training, options.report)
-
-
-def _run(training: Training, report: bool) -> int:
-    """Train to the end, or to a signal; either way the last state is on disk."""
-    assert training.folder is not None
-    path, until = training.folder.path, training.options.steps
-    print(f"run folder: {path}")
-    if not training.collector.exact_resume:
-        print("this environment's state cannot be captured: a resume begins new episodes")
-    received: list[int] = []
-
-    def request_stop(number: int, frame: Any) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        training.stop_requested = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, request_stop)
-    try:
-        with TrainingProgress(training, until) as progress:
-            training.run(until, progress.step)
-    except TrainingStopped as error:
-        raise TrainingStopped(
-            f"{error} (the last checkpoint is kept: p3s resume {path})"
-        ) from error
-    finally:
-        if not received:
-            training.close()
-    if received:
-        training.checkpoint()
-        training.close()
-        print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
-        return 128 + received[0]
-    print(f"policy: {path / 'policy.safetensors'}")
-    if report:
-        print(leave_run_page(path))
     return 0
 
 
@@ -400,7 +227,7 @@ def _theory(options: Theory) -> int:
 
 
 COMMANDS: dict[str, tuple[Any, Any]] = {
-    "resume": (Resume, _resume),
+    "resume": (Resume, run_resume),
     "evaluate": (Evaluate, _evaluate),
     "enjoy": (Enjoy, _enjoy),
     "watch": (Watch, _watch),

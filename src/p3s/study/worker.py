@@ -8,7 +8,6 @@ an error                                           failures/<id>.json, exit code
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
@@ -18,10 +17,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import mujoco
-
 from p3s import devices, runs
 from p3s.config import Config
+from p3s.envs.mujoco_setup import prepare_mujoco
 from p3s.errors import UserError
 from p3s.extensions import import_module
 from p3s.report.command import leave_run_page
@@ -94,13 +92,6 @@ def run_cell(order: dict[str, Any]) -> int:
     return 0
 
 
-@functools.cache
-def _warn(message: str | bytes) -> None:
-    """MuJoCo's warnings, each once, instead of a file in the current folder."""
-    print("MuJoCo:", message.decode() if isinstance(message, bytes) else message, flush=True)
-
-
 if __name__ == "__main__":
-    os.environ.setdefault("MUJOCO_GL", "egl")
-    mujoco.set_mju_user_warning(_warn)  # pyright: ignore[reportAttributeAccessIssue]
+    prepare_mujoco(sys.stdout)
     sys.exit(run_cell(json.load(sys.stdin)))
