@@ -34,7 +34,7 @@ schemes: $(VENV)/.dev  ## every scheme on Hopper-v5, 30,000 steps each, side by 
 	$(BIN)/p3s compare $(SCHEMES_RUNS)/* --out $(SCHEMES_RUNS)/curves.png
 
 test: $(VENV)/.dev  ## the fast tests, in parallel
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0
 
 test-slow: $(VENV)/.dev  ## trainings that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3600

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -159,6 +162,36 @@ class Unpicklable(Counter):
 
     def step(self, action):
         return np.array([float(self.next())]), 0.0, False, False, {}
+
+
+class TestMujocoWarnings:
+    def test_go_to_the_stream_once_and_survive_its_end(self):
+        """In a process of its own: an error in a callback from C would abort it."""
+        code = """if True:
+            import io, sys
+            import mujoco
+            from p3s.envs.mujoco_setup import prepare_mujoco
+            out = io.StringIO()
+            prepare_mujoco(out)
+            model = "<mujoco><compiler settotalmass='1'/></mujoco>"
+            for _ in range(3):
+                mujoco.MjModel.from_xml_string(model)
+            print(out.getvalue())
+            out.close()
+            data = mujoco.MjData(
+                mujoco.MjModel.from_xml_string(
+                    "<mujoco><worldbody><body><joint name='j' axis='0 0 1'/><geom size='1'/></body>"
+                    "</worldbody><actuator><motor joint='j'/></actuator></mujoco>"
+                )
+            )
+            data.ctrl[:] = float("nan")
+            mujoco.mj_step(data.model, data)
+            print("went on after", data.warning[mujoco.mjtWarning.mjWARN_BADCTRL].number)
+        """
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("MuJoCo: ") == 1
+        assert "went on after 1" in done.stdout
 
 
 class TestStateCapture:

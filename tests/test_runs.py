@@ -8,6 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from p3s.replay import Replay
 from p3s.schemes import SCHEMES
 from p3s.types import EnvSpec
 
-from .conftest import SMALL, small_config
+from .conftest import SMALL, small_config, small_training
 from .processes import p3s_process, wait_for
 from .test_envs import Unpicklable
 
@@ -285,6 +286,26 @@ class TestTrouble:
         training = runs.begin(config, path)
         with pytest.raises(TrainingStopped, match=r"at total step \d+: the \w+ of learner \d is"):
             training.run(800)
+        training.close()
+
+    def test_no_environment_gets_an_action_that_is_not_a_number(self):
+        training = small_training(steps=800, learning_rate=1e30)
+        seen = []
+        for env in training.collector.envs:
+            step = env.step
+            env.step = lambda action, step=step: seen.append(action) or step(action)
+        with pytest.raises(TrainingStopped):
+            training.run(800)
+        training.close()
+        assert len(seen) > 20
+        assert np.isfinite(seen).all()
+
+    def test_an_evaluation_stops_at_an_action_that_is_not_a_number(self):
+        training = small_training(steps=800)
+        training.run(100)
+        training.state = jax.tree.map(lambda x: jax.numpy.full_like(x, np.nan), training.state)
+        with pytest.raises(UserError, match=r"step 100: the policy of learner 0 .*not finite"):
+            training.evaluate()
         training.close()
 
     def test_environment_error_keeps_the_last_checkpoint(self, tmp_path):

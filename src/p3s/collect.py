@@ -53,12 +53,13 @@ class Collector:
         except Exception as error:
             raise _environment_error("at a reset", index, error) from error
         self.observations[index] = observation
-        _check_finite("observation", self.observations)
+        _check_finite("observation of learner {}'s environment", self.observations)
         self.totals[index], self.lengths[index] = 0.0, 0
         self.num_episodes[index] += 1
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
         """One step in the active copies: packed transitions, (active, row_size), and what ended."""
+        _check_finite("action of learner {}", actions)
         count = len(self.envs)
         rewards, discounts = np.zeros(count, np.float64), np.ones(count, np.float32)
         next_observations = self.observations.copy()
@@ -74,8 +75,8 @@ class Collector:
             discounts[index] = not terminated
             if terminated or truncated:
                 ended.append(index)
-        _check_finite("observation", next_observations)
-        _check_finite("reward", rewards)
+        _check_finite("observation of learner {}'s environment", next_observations)
+        _check_finite("reward of learner {}'s environment", rewards)
         rows = np.empty((count, self.spec.row_size), np.float32)
         transition = Transition(self.observations, actions, rewards, discounts, next_observations)
         pack(self.spec, transition, rows)
@@ -123,7 +124,7 @@ def _check_finite(what: str, values: np.ndarray) -> None:
     finite = np.isfinite(values)
     if not finite.all():
         learner = int(np.argwhere(~finite)[0][0])
-        raise TrainingStopped(f"the {what} of learner {learner}'s environment is {values[learner]}")
+        raise TrainingStopped(f"the {what.format(learner)} is {values[learner]}")
 
 
 def _environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:

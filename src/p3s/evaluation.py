@@ -86,6 +86,10 @@ class Evaluator:
             time += 1
             key = jax.random.fold_in(noise, time) if explore else noise
             actions = np.asarray(self._act(policies, seen, key, explore=explore))
+            finite = np.isfinite(actions).reshape(len(groups), -1).all(axis=1)
+            if not finite.all():
+                whose = f"the policy of learner {groups[int(np.argmin(finite))]}"
+                raise UserError(f"at step {step}: {whose} gives actions that are not finite")
             actions = actions.reshape(count, *actions.shape[2:])
             still = []
             for index in playing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TextIO
 
 import mujoco
@@ -20,6 +21,8 @@ def prepare_mujoco(out: TextIO) -> None:
         text = message.decode() if isinstance(message, bytes) else message
         if text not in said:
             said.add(text)
-            print(f"MuJoCo: {text}", file=out, flush=True)
+            # An error would pass through C, which aborts the process.
+            with suppress(OSError, ValueError):
+                print(f"MuJoCo: {text}", file=out, flush=True)
 
     mujoco.set_mju_user_warning(warn)  # pyright: ignore[reportAttributeAccessIssue]
