@@ -87,6 +87,13 @@ class TestContract:
         assert whole["lineage"][-1]["spread"] > 0
         assert whole["metrics"][-1]["learners"]["guide_distance"][0] >= 0
 
+    def test_a_value_step_leaves_the_policy(self, algorithm):
+        made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
+        learner = made.init(jax.random.key(0), spec)
+        stepped, _ = made.value_step(learner, random_batch(spec, 0), jax.random.key(1))
+        pairs = zip(leaves(made.policy_of(learner)), leaves(made.policy_of(stepped)), strict=True)
+        assert all(np.array_equal(before, after) for before, after in pairs)
+
     def test_stacked_update_equals_single_updates(self, algorithm):
         made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
         learners = init_learners(made, jax.random.key(0), spec, 3, identical=False)

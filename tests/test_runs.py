@@ -279,6 +279,27 @@ class TestIncrementalReplay:
                 assert _unchanged(last, replay, start, start + 10) is not changed
 
 
+class TestActingAhead:
+    @pytest.mark.parametrize("updates", [1, 3])
+    def test_gives_the_actions_that_waiting_gives(self, updates):
+        """Actions chosen before a value step are those chosen after it."""
+        ahead, waiting = (small_training(steps=800, updates_per_step=updates) for _ in range(2))
+        early = []
+
+        def forget(training):
+            early.append(training._ahead is not None)
+            training._ahead = None
+
+        ahead.run(800)
+        waiting.run(800, forget)
+        assert 0 < sum(early) < len(early)
+        assert np.array_equal(ahead.replay.rows[:800], waiting.replay.rows[:800])
+        pairs = zip(jax.tree.leaves(ahead.state), jax.tree.leaves(waiting.state), strict=True)
+        assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
+        ahead.close()
+        waiting.close()
+
+
 class TestTrouble:
     def test_not_a_number_in_a_loss_stops_the_run(self, tmp_path):
         path = tmp_path / "run"

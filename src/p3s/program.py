@@ -86,10 +86,10 @@ class Program:
             }
         )
 
-    def act(self, state: Any, observations: np.ndarray, step: int) -> np.ndarray:
-        """An exploring action in every environment copy."""
+    def act(self, state: Any, observations: np.ndarray, step: int) -> jax.Array:
+        """An exploring action in every environment copy, without waiting for them."""
         acting = self._scheme.acting(state)
-        return np.asarray(self._compiled.act(acting, observations, self._act_key, np.int32(step)))
+        return self._compiled.act(acting, observations, self._act_key, np.int32(step))
 
     def learn(
         self, state: Any, rows: np.ndarray, scaling: Scaling | None, update: int, with_policy: bool

@@ -86,6 +86,7 @@ class Training:
         self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
         self._unread: tuple[bool, jax.Array] | None = None
+        self._ahead: tuple[Any, jax.Array] | None = None
         unpack_rows = unpack if self.rollout is None else unpack_rollout
         self.program = Program(self.scheme, self.spec, seed, unpack_rows)
         self.state = self.program.start()
@@ -116,8 +117,8 @@ class Training:
         previous = self.total_steps
         due = self._collect(until)
         self.backlog, self.backlog_done = due.backlog, 0
-        for _ in range(due.updates):
-            self._update()
+        for left in reversed(range(due.updates)):
+            self._update(last_of_step=left == 0)
         if due.review:
             self._review()
         return previous
@@ -150,8 +151,13 @@ class Training:
             if self.spec.discrete:
                 return draw.integers(0, size, count)
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
+        if self._ahead is not None and self._ahead[0] is self.state:
+            return np.asarray(self._ahead[1])
+        return np.asarray(self._act(self.time_step))
+
+    def _act(self, time_step: int) -> jax.Array:
         observations = normalise(self.collector.observations, self._scaling)
-        return self.program.act(self.state, observations, self.time_step)
+        return self.program.act(self.state, observations, time_step)
 
     def _remember(self, episode: Episode) -> None:
         returns = self.recent_returns[episode.learner]
@@ -159,14 +165,19 @@ class Training:
         returns[-1] = episode.total
         self._window.episodes.append(list(episode))
 
-    def _update(self) -> None:
+    def _update(self, last_of_step: bool = False) -> None:
         self.updates += 1
         with_policy = self.scheme.with_policy(self.updates, self.backlog_done, self.backlog)
         count = self.scheme.num_batches(with_policy)
         rows, scaling = self._batches(count)
+        # A value step leaves the policies as they are: their next actions need not wait for it,
+        # and the environments step while it is computed.
+        early = last_of_step and not with_policy and self.moments is None
+        actions = self._act(self.time_step + 1) if early else None
         self.state, metrics = self.program.learn(
             self.state, rows, scaling, self.updates, with_policy
         )
+        self._ahead = None if actions is None else (self.state, actions)
         self.total_updates += count
         self.backlog_done += 1
         # The device is at work now: meanwhile look at what the update before this one gave.

@@ -48,7 +48,7 @@ class Algorithm:
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        """One gradient step of the value functions on a minibatch."""
+        """One gradient step of the value functions on a minibatch; `policy_of` stays as it is."""
         raise NotImplementedError
 
     def policy_step(
