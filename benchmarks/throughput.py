@@ -1,10 +1,11 @@
 """Throughput of p3s beside Stable-Baselines3, SBX and the machine's matrix-product limit.
 
-    make bench      or      python benchmarks/throughput.py [--seconds 20] [--out bench.json]
+    make bench      or      python benchmarks/throughput.py [--seconds 8] [--rounds 3]
 
 Everything runs in a process of its own, one after another, on the same task: TD3 on
 HalfCheetah-v5, networks 400-300, batch 100, one update per environment step of a learner.
 Steps/s are environment steps over all learners; for all of them they equal learner-updates/s.
+The cases take turns, since a machine's speed may change within minutes; medians are compared.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -153,6 +155,14 @@ def measure(case: list[str], seconds: float) -> dict:
     raise SystemExit(f"unknown case {case}")
 
 
+def medians(rounds: list[dict]) -> dict:
+    """The median of each number over the rounds, or the first error."""
+    failed = [result for result in rounds if "error" in result]
+    if failed:
+        return failed[0]
+    return {key: statistics.median(result[key] for result in rounds) for key in rounds[0]}
+
+
 def table(results: dict[str, dict]) -> str:
     limit, own = (results["limit"][key] for key in ("square_gflops", "own_shape_gflops"))
     lines = [
@@ -184,7 +194,8 @@ def table(results: dict[str, dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each case has its turn")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     parser.add_argument("--case", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -196,12 +207,16 @@ def main() -> None:
         cases[f"p3s N={count}"] = ["p3s", str(count), "alone"]
     for count in (1, 2, 4, 8, 16):
         cases[f"p3s N={count}, evaluated"] = ["p3s", str(count), "evaluated"]
-    results = {}
-    for name, case in cases.items():
-        results[name] = run_alone(case, options.seconds)
-        print(f"{name}: {results[name]}", file=sys.stderr, flush=True)
+    measured = {name: [] for name in cases}
+    for _ in range(options.rounds):
+        for name, case in cases.items():
+            measured[name].append(run_alone(case, options.seconds))
+            print(f"{name}: {measured[name][-1]}", file=sys.stderr, flush=True)
+    results = {name: medians(rounds) for name, rounds in measured.items()}
     machine = {"cores": os.cpu_count(), "system": platform.platform()}
-    options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=2) + "\n")
+    options.out.write_text(
+        json.dumps({"machine": machine, "results": results, "rounds": measured}, indent=2) + "\n"
+    )
     print(table(results))
 
 
