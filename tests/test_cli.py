@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from p3s import runs
 from p3s.cli import main
 from p3s.schemes import P3S
 from p3s.training_command import parse_train
 from p3s.watch import sparkline
+
+from .conftest import small_config
 
 
 def call(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -50,6 +53,10 @@ class TestBadInput:
             ("evaluate nowhere", "there is no policy file nowhere"),
             ("export nowhere out.onnx", "there is no policy file nowhere"),
             ("watch nowhere", "nowhere is not a run"),
+            ("watch nowhere --refresh 0", "refresh must be above 0 seconds"),
+            ("train --steps 900 Pendulum-v1", "give the environment first: p3s train ENV"),
+            ("train", "give the environment first: p3s train ENV"),
+            ("train Pendulum-v1 --out /dev/null/run", "NotADirectoryError"),
             ("train Pendulum-v1 --scheme pbt --num-learners 1", "two learners at least"),
             ("train Pendulum-v1 --scheme cem --num-learners 1", "population of two at least"),
             ("train Pendulum-v1 --scheme cem --num-elites 11", "at most the population, 10"),
@@ -163,6 +170,15 @@ class TestCommands:
         assert code == 0
         for word in ("p3s-td3 on Pendulum-v1", "900/900", "score", "spread", "target", "β"):
             assert word in output
+
+    @pytest.mark.parametrize("scheme", ["distributed", "cem", "single"])
+    def test_watch_other_schemes(self, capsys, tmp_path, scheme):
+        training = runs.begin(small_config(steps=200, scheme=scheme), tmp_path / "run")
+        training.run(200)
+        training.close()
+        code, output, _ = call(capsys, "watch", tmp_path / "run", "--svg", tmp_path / "new/x.svg")
+        assert (code, output) == (0, "")
+        assert "recent" in (tmp_path / "new/x.svg").read_text()
 
     def test_export(self, capsys, run_folder, tmp_path):
         code, _, _ = call(capsys, "export", run_folder, tmp_path / "policy.onnx")

@@ -13,7 +13,7 @@ import pytest
 
 import p3s
 from p3s import extensions, runs
-from p3s.algorithms import ALGORITHMS, TD3
+from p3s.algorithms import ALGORITHMS, TD3, Algorithm
 from p3s.cli import main
 from p3s.config import Config, resolve
 from p3s.errors import UserError
@@ -147,15 +147,33 @@ class TestNames:
             class Nameless(TD3):
                 pass
 
+        with pytest.raises(UserError, match="Bare must be derived from OffPolicy"):
+
+            @p3s.register
+            @dataclass(frozen=True, kw_only=True)
+            class Bare(Algorithm):
+                name: ClassVar[str] = "bare"
+
+    def test_presets_leave_the_namesake_of_a_scheme_field_alone(self):
+        @p3s.register
+        @dataclass(frozen=True, kw_only=True)
+        class Damped(TD3):
+            name: ClassVar[str] = "damped"
+            damping: float = 0.1
+
+        config = resolve("Pendulum-v1", "cem", "damped", preset="authors")
+        assert (config.algorithm.damping, config.scheme.damping) == (0.1, 1e-3)
+        assert config.algorithm.initialization == "xavier"
+
     def test_scheme_from_outside(self):
         @p3s.register
         @dataclass(frozen=True, kw_only=True)
         class Loners(Sharing):
             """Sharing by another name."""
 
-            name: ClassVar[str] = "loners"
+            name: ClassVar[str] = "Loners"
 
-        config = resolve("Pendulum-v1", "loners")
+        config = resolve("Pendulum-v1", "Loners")
         assert isinstance(config.scheme, Loners)
         assert config.to_json()["modules"] == [__name__]
 

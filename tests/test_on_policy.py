@@ -22,12 +22,14 @@ from p3s.evaluation import Evaluator
 from p3s.export import export_onnx
 from p3s.normalisation import Scaling, normalise
 from p3s.policy import Policy
+from p3s.population import Population
 from p3s.rollouts import RolloutRows, unpack_rollout
 from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import EnvSpec, Rollout, Transition, pack
 
 from .test_algorithms import leaves
+from .test_envs import Unpicklable
 from .test_runs import record
 
 SMALL = {
@@ -218,6 +220,18 @@ def test_rows_are_stored_as_the_policy_saw_them():
     for name in ("action", "reward", "discount"):
         assert np.array_equal(getattr(rollout.steps, name)[:5], np.float32(getattr(steps, name)))
     assert kept.snapshot()["rows"].shape == (0, spec.row_size + 2)
+
+
+def test_a_resume_that_begins_new_episodes_ends_the_one_in_the_rollout(tmp_path):
+    fields = {"hidden_sizes": (4,), "rollout_steps": 128, "evaluation_period": 0}
+    population = Population(Unpicklable, scheme="single", algorithm="ppo", **fields)
+    population.learn(5, progress_bar=False)
+    population.save(tmp_path / "saved")
+    again = Population.load(tmp_path / "saved", env=Unpicklable)
+    again.learn(3, progress_bar=False)
+    rollout = again.training.rollout
+    assert rollout is not None
+    assert rollout.snapshot()["rows"][:, -2].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
 
 
 # ---------------------------------------------------------------------- fields

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -19,11 +20,11 @@ from p3s.population import Population
 from p3s.records import read_rows
 from p3s.replay import Replay
 from p3s.schemes import SCHEMES
-from p3s.types import EnvSpec
+from p3s.types import EnvSpec, unpack
 
 from .conftest import SMALL, small_config, small_training
 from .processes import p3s_process, wait_for
-from .test_envs import Unpicklable
+from .test_envs import Counter, Unpicklable
 
 TIMES = ("seconds", "steps_per_second")
 
@@ -173,6 +174,51 @@ class TestExactResume:
         assert again.num_steps == 200
         assert again.training.collector.lengths.tolist() == [10] * 4
 
+    def test_a_callable_keeps_its_delay(self, tmp_path):
+        fields = {**SMALL, "evaluation_period": 0}
+        population = Population(partial(Counter, length=50), delay=5, **fields)
+        population.learn(40, progress_bar=False)
+        population.save(tmp_path / "saved")
+        again = Population.load(tmp_path / "saved", env=partial(Counter, length=50))
+        again.learn(160, progress_bar=False)
+        rewards = unpack(again.training.spec, again.training.replay.rows[:200]).reward
+        assert np.count_nonzero(rewards[:40]) == np.count_nonzero(rewards[40:80]) == 8
+        assert np.count_nonzero(rewards) == 40
+
+    def test_a_population_saved_over_another_replaces_it(self, tmp_path):
+        for steps in (400, 200):
+            population = Population("InvertedPendulum-v5", **SMALL)
+            population.learn(steps, progress_bar=False).save(tmp_path / "saved")
+        assert Population.load(tmp_path / "saved").num_steps == 200
+
+    def test_only_one_process_writes(self, tmp_path):
+        first = runs.begin(small_config(steps=400), tmp_path / "run")
+        first.run(200)
+        first.checkpoint()
+        with pytest.raises(UserError, match="another process trains this run"):
+            runs.reopen(tmp_path / "run")
+        with pytest.raises(UserError, match="another process trains this run"):
+            Population("InvertedPendulum-v5", **SMALL).save(tmp_path / "run")
+        being_written = tmp_path / "run" / "checkpoints" / ".tmp-step-000000000300"
+        being_written.mkdir()
+        assert Population.load(tmp_path / "run").num_steps == 200
+        assert being_written.exists()
+        first.close()
+        again, _ = runs.reopen(tmp_path / "run")
+        assert not being_written.exists()
+        again.close()
+
+    def test_not_to_fewer_steps_than_there_are(self, tmp_path):
+        training = runs.begin(small_config(steps=400), tmp_path / "run")
+        training.run(200)
+        training.checkpoint()
+        training.close()
+        with pytest.raises(UserError, match="has 200 steps already, not 100"):
+            runs.reopen(tmp_path / "run", steps=100)
+        assert runs.load_config(tmp_path / "run").options.steps == 400
+        runs.reopen(tmp_path / "run", steps=300)[0].close()
+        assert runs.load_config(tmp_path / "run").options.steps == 300
+
     def test_terminated(self, tmp_path, run_arguments):
         """SIGTERM writes a checkpoint where it stops, and says how to go on."""
         run_path = tmp_path / "run"
@@ -224,6 +270,7 @@ class TestDamage:
         (tmp_path / ".tmp-step-000000000300").mkdir()
         snapshot, notes = checkpoints.read(replay)
         assert (snapshot.counters, notes) == ({"total_steps": 200}, [])
+        checkpoints.remove_leftovers()
         assert len(list(tmp_path.iterdir())) == 2
 
     def test_only_two_are_kept(self, tmp_path):
@@ -266,6 +313,28 @@ class TestIncrementalReplay:
             assert np.array_equal(again.rows[: again.size], replay.rows[: replay.size])
         links = [os.stat(path).st_nlink for path in sorted(tmp_path.glob("*4/replay-*"))]
         assert links == [2, 1, 2]  # the last three rows went into the middle segment
+
+    def test_a_file_system_without_hard_links(self, tmp_path, monkeypatch):
+        def refuse(source, target):
+            raise OSError("no links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+        spec = EnvSpec(1, 1)
+        replay, again = (Replay(2 * SEGMENT_ROWS, spec) for _ in range(2))
+        replay.rows[:] = np.random.default_rng(0).random(replay.rows.shape)
+        checkpoints = Checkpoints(tmp_path)
+        for step in (1, 2):
+            replay.num_added += SEGMENT_ROWS
+            checkpoints.write(step, Snapshot({}, [], {}), replay)
+        Checkpoints(tmp_path).read(again)
+        assert np.array_equal(again.rows, replay.rows)
+
+    def test_later_ones_are_of_a_history_that_was_left(self, tmp_path):
+        replay, checkpoints = Replay(8, EnvSpec(1, 1)), Checkpoints(tmp_path)
+        for step in (10, 20, 30, 15):
+            checkpoints.write(step, Snapshot({}, [], {"step": step}), replay)
+        assert checkpoints.read(replay)[0].counters == {"step": 15}
+        assert len(list(tmp_path.iterdir())) == 1
 
     def test_which_segments_changed(self):
         replay = Replay(30, EnvSpec(1, 1))
@@ -325,8 +394,30 @@ class TestTrouble:
         training = small_training(steps=800)
         training.run(100)
         training.state = jax.tree.map(lambda x: jax.numpy.full_like(x, np.nan), training.state)
-        with pytest.raises(UserError, match=r"step 100: the policy of learner 0 .*not finite"):
+        with pytest.raises(UserError, match="the policy of learner 0 gives actions not finite"):
             training.evaluate()
+        training.close()
+
+    def test_environment_error_in_an_evaluation_stops_the_run(self):
+        training = small_training(steps=800)
+        training.run(100)
+        training.evaluate()
+
+        def fail(action):
+            raise ValueError("the battery is empty")
+
+        training.evaluator._envs[5].step = fail
+        with pytest.raises(
+            TrainingStopped, match=r"at total step 200: .*learner 2 raised at a step of an evalua"
+        ):
+            training.run(800)
+        training.close()
+
+    def test_an_evaluation_that_does_not_end_is_given_up(self, monkeypatch):
+        monkeypatch.setattr("p3s.evaluation.LONGEST_EPISODE", 30)
+        training = small_training("Pendulum-v1", steps=800)
+        with pytest.raises(TrainingStopped, match="not ended after 30 steps: give the env"):
+            training.run(800)
         training.close()
 
     def test_environment_error_keeps_the_last_checkpoint(self, tmp_path):

@@ -282,8 +282,15 @@ class TestPBT:
         means = np.array([3.0, 1.0, np.nan, 4.0, 2.0, 0.0, 8.0, 7.0])
         for seed in range(20):
             sources = exploit(means, 0.25, np.random.default_rng(seed))
-            assert [sources[i] for i in (0, 1, 3, 4, 6, 7)] == [0, 1, 3, 4, 6, 7]
-            assert {sources[2], sources[5]} <= {6, 7}
+            assert [sources[i] for i in (0, 2, 3, 4, 6, 7)] == [0, 2, 3, 4, 6, 7]
+            assert {sources[1], sources[5]} <= {6, 7}
+
+    def test_who_finished_no_episode_is_left_alone(self):
+        for known in ([], [1.0], [1.0, 2.0], [1.0, 2.0, 0.5]):
+            means = np.array(known + [np.nan] * (4 - len(known)))
+            sources = exploit(means, 0.5, np.random.default_rng(0))
+            worst = int(np.argmin(known)) if len(known) > 1 else 9
+            assert sources == [1 if index == worst else index for index in range(4)]
 
     def test_perturbation(self):
         assert perturb("learning_rate", 0.1, 1.2) == pytest.approx(0.12)
@@ -295,6 +302,7 @@ class TestPBT:
         returns = np.array([[1.0], [2.0], [0.0], [3.0]])
         after, review = scheme.review(before, returns, np.zeros((5, 2), np.float32), DRAW)
         assert review["copies"] == [[3, 2]]
+        assert np.isnan(returns).tolist() == [[False], [False], [True], [False]]
         for leaf, old in zip(
             jax.tree.leaves(after.learners), jax.tree.leaves(before.learners), strict=True
         ):

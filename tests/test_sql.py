@@ -209,9 +209,9 @@ class TestDistance:
         assert len(np.unique(points[:, 0])) == 64
 
 
-def test_median_with_ties():
+def test_median_with_ties_and_of_odd_counts():
     draw = np.random.default_rng(0)
-    for values in (draw.normal(size=8), draw.integers(0, 3, 10), np.ones(4)):
+    for values in (draw.normal(size=8), draw.integers(0, 3, 10), np.ones(4), draw.normal(size=9)):
         assert float(sql.median(jnp.float32(values))) == np.float32(np.median(values))
 
 

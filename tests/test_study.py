@@ -433,6 +433,14 @@ class TestFolder:
         with pytest.raises(UserError, match=r"begun with rho = 2\.0, the study says 3\.0"):
             folder.check_runs(make_cells(other))
 
+    def test_a_run_begun_with_other_arguments_of_its_environment_is_refused(self, folder):
+        given = 'environments = [{id = "Ant-v5", kwargs = {frame_skip = 2}}'
+        with_kwargs = GRID.replace('environments = ["Pendulum-v1"', given)
+        self.begin(folder, make_cells(study_of(with_kwargs))[0], 100)
+        without = study_of(with_kwargs.replace(", kwargs = {frame_skip = 2}", ""))
+        with pytest.raises(UserError, match=r"begun with frame_skip = 2, the study says None"):
+            folder.check_runs(make_cells(without))
+
     def test_last_row(self, tmp_path):
         path = tmp_path / "rows.jsonl"
         assert last_row(path) is None

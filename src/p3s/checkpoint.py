@@ -19,6 +19,7 @@ import os
 import pickle
 import shutil
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,12 +44,15 @@ class Snapshot(NamedTuple):
 class Checkpoints:
     """The checkpoints of one run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, kept: int = KEPT) -> None:
+        self.folder, self._kept = folder, kept
         self._last: tuple[Path, dict[str, Any]] | None = None
 
     def write(self, step: int, snapshot: Snapshot, replay: Replay) -> None:
-        """Write a checkpoint and remove all but the last two."""
+        """Write a checkpoint and remove all but the last ones up to it.
+
+        Those of later steps are of a history that was left: damaged, or of another population.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         final = self.folder / f"step-{step:012d}"
         temporary = self.folder / f".tmp-{final.name}"
@@ -74,8 +78,15 @@ class Checkpoints:
         temporary.rename(final)
         _sync_folder(self.folder)
         self._last = (final, meta)
-        for old in self._complete()[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+        complete = self._complete()
+        end = complete.index(final) + 1
+        for other in complete[: max(0, end - self._kept)] + complete[end:]:
+            shutil.rmtree(other, ignore_errors=True)
+
+    def remove_leftovers(self) -> None:
+        """Remove what a process that was killed had not finished writing."""
+        for leftover in self.folder.glob(".tmp-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def _write_replay(self, folder: Path, replay: Replay) -> dict[str, Any]:
         files = {}
@@ -83,10 +94,11 @@ class Checkpoints:
             name = f"replay-{start // SEGMENT_ROWS:05d}.bin"
             end = min(start + SEGMENT_ROWS, replay.size)
             if self._last is not None and _unchanged(self._last[1], replay, start, end):
-                os.link(self._last[0] / name, folder / name)
-                files[name] = self._last[1]["files"][name]
-            else:
-                files[name] = _write(folder / name, replay.rows[start:end])
+                with suppress(OSError):  # not every file system has hard links
+                    os.link(self._last[0] / name, folder / name)
+                    files[name] = self._last[1]["files"][name]
+                    continue
+            files[name] = _write(folder / name, replay.rows[start:end])
         return files
 
     def _complete(self) -> list[Path]:
@@ -97,8 +109,6 @@ class Checkpoints:
 
         None if there is no checkpoint at all; UserError if there are some but none is intact.
         """
-        for leftover in self.folder.glob(".tmp-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
         notes: list[str] = []
         folders = self._complete()
         for folder in reversed(folders):

@@ -51,7 +51,7 @@ class Collector:
         try:
             observation, _ = self.envs[index].reset(seed=seed)
         except Exception as error:
-            raise _environment_error("at a reset", index, error) from error
+            raise environment_error("at a reset", index, error) from error
         self.observations[index] = observation
         _check_finite("observation of learner {}'s environment", self.observations)
         self.totals[index], self.lengths[index] = 0.0, 0
@@ -70,7 +70,7 @@ class Collector:
                     actions[index]
                 )
             except Exception as error:
-                raise _environment_error("at a step", index, error) from error
+                raise environment_error("at a step", index, error) from error
             next_observations[index], rewards[index] = observation, reward
             discounts[index] = not terminated
             if terminated or truncated:
@@ -127,6 +127,7 @@ def _check_finite(what: str, values: np.ndarray) -> None:
         raise TrainingStopped(f"the {what.format(learner)} is {values[learner]}")
 
 
-def _environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:
+def environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:
+    """What a user is told of an error that an environment raised."""
     text = f"{type(error).__name__}: {error}"
     return TrainingStopped(f"the environment of learner {learner} raised {when}: {text}")

@@ -16,6 +16,9 @@ from p3s.errors import UserError
 from p3s.report.results import read_run
 from p3s.watch import sparkline
 
+WIDTH_OF_A_FILE = 200
+"""Columns of a table that goes to no terminal, so that no path is broken."""
+
 
 @dataclass(frozen=True)
 class RunCurve:
@@ -87,7 +90,7 @@ def draw_curves(curves: list[RunCurve], out: Path) -> None:
         raise UserError(f"curves are drawn as .png, .svg or .pdf, not {out.name!r}")
     envs = sorted({curve.env for curve in curves})
     figure, panels = pyplot.subplots(
-        1, len(envs), figsize=(5.5 * len(envs), 4), squeeze=False, layout="constrained"
+        1, len(envs), figsize=(7 * len(envs), 4), squeeze=False, layout="constrained"
     )
     for env, panel in zip(envs, panels[0], strict=True):
         for curve in curves:
@@ -96,7 +99,7 @@ def draw_curves(curves: list[RunCurve], out: Path) -> None:
                 panel.plot(steps, [row["score"] for row in curve.evaluations], label=curve.label)
         panel.set(title=env, xlabel="environment steps, all learners", ylabel="score")
         panel.grid(alpha=0.3)
-        panel.legend(fontsize="small")
+        panel.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=150)
     pyplot.close(figure)
@@ -106,6 +109,8 @@ def compare(paths: list[Path], out: Path | None, terminal: bool) -> None:
     """Print the table; draw the curves to a file, to the terminal, or to both."""
     curves = [read_curve(path) for path in paths]
     console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH_OF_A_FILE)
     console.print(comparison_table(curves))
     if terminal:
         width = max(len(curve.label) for curve in curves)

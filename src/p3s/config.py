@@ -59,6 +59,8 @@ class Config:
     scheme: Scheme
     preset: str = "paper"
     options: RunOptions = field(default_factory=RunOptions)
+    callable_delay: Delay | None = None
+    """The delay of a callable's rewards; that of a named environment is in `env`."""
 
     @property
     def algorithm(self) -> Algorithm:
@@ -88,6 +90,7 @@ class Config:
         """Everything that `from_json` needs to run the same again."""
         return {
             "environment": dataclasses.asdict(self.env) if self.env is not None else None,
+            "callable_delay": self.callable_delay,
             "scheme": self.scheme.name,
             "algorithm": self.algorithm.name,
             "modules": modules_of((self.scheme, self.algorithm)),
@@ -112,6 +115,7 @@ class Config:
             scheme,
             record["preset"],
             RunOptions(**options),
+            record.get("callable_delay"),
         )
 
 
@@ -170,12 +174,18 @@ def resolve(
             raise unknown("field", key, set().union(*known))
     num_learners = fields.get("num_learners", scheme_type.num_learners)
     fields = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
-    given = {
-        **preset_fields(preset, scheme, name, max(num_learners, 1), ALGORITHMS[algorithm]),
-        **fields,
+    defaults = preset_fields(preset, scheme, name, max(num_learners, 1), ALGORITHMS[algorithm])
+    # What a preset says of a scheme's field is not meant for an algorithm that has its namesake.
+    of_schemes = {
+        f.name for known_scheme in SCHEMES.values() for f in dataclasses.fields(known_scheme)
     }
+    known_defaults = [known[0], known[1], known[2] - of_schemes]
     options, scheme_values, algorithm_values = (
-        {key: value for key, value in given.items() if key in names} for names in known
+        {
+            **{key: value for key, value in defaults.items() if key in preset_names},
+            **{key: value for key, value in fields.items() if key in names},
+        }
+        for names, preset_names in zip(known, known_defaults, strict=True)
     )
     built = scheme_type(algorithm=ALGORITHMS[algorithm](**algorithm_values), **scheme_values)
-    return Config(name, built, preset, RunOptions(**options))
+    return Config(name, built, preset, RunOptions(**options), delay if name is None else None)

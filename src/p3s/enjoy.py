@@ -19,6 +19,8 @@ from p3s.population import policy_env
 
 def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path | None) -> None:
     """Play noiseless episodes and print their returns."""
+    if episodes < 1:
+        raise UserError(f"episodes must be at least 1, not {episodes}")
     if video is not None and video.suffix not in (".mp4", ".gif"):
         raise UserError(f"a film is .mp4 or .gif, not {video.name!r}")
     if video is None and sys.platform == "linux" and not _has_screen():

@@ -23,10 +23,14 @@ import numpy as np
 
 from p3s import keys
 from p3s.algorithms import Algorithm
+from p3s.collect import environment_error
 from p3s.envs import Adapter
-from p3s.errors import UserError
+from p3s.errors import TrainingStopped
 from p3s.normalisation import Scaling, normalise
 from p3s.types import Params
+
+LONGEST_EPISODE = 100_000
+"""Steps after which an evaluation is given up."""
 
 
 @partial(jax.jit, static_argnums=0, static_argnames="explore")
@@ -75,12 +79,20 @@ class Evaluator:
         ]
         returns = np.zeros(count)
         observations = np.stack(
-            [env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=False)]
+            [
+                self._reset(index, seed, groups[index // episodes])
+                for index, seed in enumerate(seeds)
+            ]
         )
         playing = list(range(count))
         policies = jax.device_put(policies, jax.local_devices()[0])
         time, noise = 0, keys.key(self._seed, "evaluation_noise", step)
         while playing:
+            if time == LONGEST_EPISODE:
+                raise TrainingStopped(
+                    f"an episode of an evaluation has not ended after {LONGEST_EPISODE:,} steps: "
+                    "give the environment a time limit (gymnasium's max_episode_steps)"
+                )
             shape = (len(groups), episodes, observations.shape[-1])
             seen = normalise(observations, scaling).reshape(shape)
             time += 1
@@ -88,13 +100,13 @@ class Evaluator:
             actions = np.asarray(self._act(policies, seen, key, explore=explore))
             finite = np.isfinite(actions).reshape(len(groups), -1).all(axis=1)
             if not finite.all():
-                whose = f"the policy of learner {groups[int(np.argmin(finite))]}"
-                raise UserError(f"at step {step}: {whose} gives actions that are not finite")
+                learner = groups[int(np.argmin(finite))]
+                raise TrainingStopped(f"the policy of learner {learner} gives actions not finite")
             actions = actions.reshape(count, *actions.shape[2:])
             still = []
             for index in playing:
-                observation, reward, terminated, truncated, _ = self._envs[index].step(
-                    actions[index]
+                observation, reward, terminated, truncated, _ = self._step(
+                    index, actions[index], groups[index // episodes]
                 )
                 observations[index] = observation
                 returns[index] += reward
@@ -102,8 +114,20 @@ class Evaluator:
                     still.append(index)
             playing = still
         if not np.isfinite(returns).all():
-            raise UserError(f"an evaluation at step {step} gave a return that is not finite")
+            raise TrainingStopped(f"an evaluation at step {step} gave a return not finite")
         return returns.reshape(len(groups), episodes)
+
+    def _reset(self, index: int, seed: int, learner: int) -> np.ndarray:
+        try:
+            return self._envs[index].reset(seed=seed)[0]
+        except Exception as error:
+            raise environment_error("at a reset for evaluation", learner, error) from error
+
+    def _step(self, index: int, action: np.ndarray, learner: int) -> tuple:
+        try:
+            return self._envs[index].step(action)
+        except Exception as error:
+            raise environment_error("at a step of an evaluation", learner, error) from error
 
     def evaluate(
         self,

@@ -22,6 +22,8 @@ from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.algorithms.off_policy import OffPolicy
+from p3s.algorithms.on_policy import OnPolicy
 from p3s.errors import UserError, unknown
 from p3s.networks import NETWORKS
 from p3s.schemes import SCHEMES, Scheme
@@ -34,6 +36,11 @@ def register(made: Registered) -> Registered:
     bases = made.__mro__ if isinstance(made, type) else ()
     if Algorithm not in bases and Scheme not in bases:
         raise UserError(f"{made!r} is neither an algorithm nor a scheme: derive it from one")
+    if Algorithm in bases and OffPolicy not in bases and OnPolicy not in bases:
+        raise UserError(
+            f"{made.__name__} must be derived from OffPolicy, which has the fields "
+            "that schemes ask for"
+        )
     own = vars(made)
     if "__dataclass_fields__" not in own or not isinstance(own.get("name"), str):
         raise UserError(f"{made.__name__} must be a frozen dataclass with a name: ClassVar[str]")

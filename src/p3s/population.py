@@ -19,7 +19,7 @@ from p3s.errors import UserError
 from p3s.evaluation import Evaluator
 from p3s.policy import Policy
 from p3s.progress import TrainingProgress
-from p3s.records import provenance, write_text
+from p3s.records import RunFolder, provenance, write_text
 from p3s.train import Training
 
 
@@ -45,7 +45,7 @@ class Population:
         if num_learners is not None:
             fields["num_learners"] = num_learners
         name = parse_name(env, delay) if isinstance(env, str) else None
-        config = resolve(name, scheme, algorithm, preset, seed=seed, **fields)
+        config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
         make = partial(make_env, env, delay) if name is None else runs.env_maker(config)
         self._training = Training(config, make)
         self.evaluations: list[dict[str, Any]] = []
@@ -112,15 +112,21 @@ class Population:
     _predicting: tuple[int, Policy] | None = None
 
     def save(self, path: str | Path) -> None:
-        """Write everything into a folder, from which `load` goes on to the bit."""
+        """Write everything into a folder, from which `load` goes on to the bit.
+
+        A population that was saved there before is replaced.
+        """
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
+        folder = RunFolder(path)
+        folder.claim()
         record = {**self._training.config.to_json(), **provenance()}
         write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
         self.policy.save(path / "policy.safetensors")
-        Checkpoints(path / "checkpoints").write(
+        Checkpoints(path / "checkpoints", kept=1).write(
             self._training.total_steps, self._training.snapshot(), self._training.replay
         )
+        folder.close()
 
     @classmethod
     def load(cls, path: str | Path, env: Callable[[], Any] | None = None) -> Population:
@@ -131,7 +137,8 @@ class Population:
         devices.prepare()
         config = runs.load_config(Path(path))
         population = cls.__new__(cls)
-        make = partial(make_env, env) if env is not None else runs.env_maker(config)
+        delay = config.callable_delay
+        make = partial(make_env, env, delay) if env is not None else runs.env_maker(config)
         population._training = Training(config, make)
         population.evaluations = []
         runs.restore(population._training, Path(path))

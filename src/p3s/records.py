@@ -7,6 +7,7 @@
     checkpoints/       see checkpoint.py
     policy.safetensors the best learner's policy
     report.html        a page to look at, see report/
+    .lock              held by the process that trains the run
 
 On resume every file is cut back to where it was at the checkpoint.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from p3s.errors import UserError
+from p3s.locks import try_lock
 
 STREAMS = ("metrics", "evaluations", "lineage")
 
@@ -33,7 +35,14 @@ class RunFolder:
     def __init__(self, path: Path, tensorboard: bool = False) -> None:
         self.path = path
         self._files: dict[str, IO[str]] = {}
+        self._lock: int | None = None
         self._tensorboard = _tensorboard_writer(path) if tensorboard else None
+
+    def claim(self) -> None:
+        """Keep other processes from writing here, until `close` or the end of this one."""
+        self._lock = try_lock(self.path / ".lock")
+        if self._lock is None:
+            raise UserError(f"{self.path} is in use: another process trains this run")
 
     def open(self, positions: dict[str, int]) -> None:
         """Open the streams for appending, cut back to where they were at a checkpoint."""
@@ -64,6 +73,9 @@ class RunFolder:
             file.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def to_json_line(row: dict[str, Any]) -> str:

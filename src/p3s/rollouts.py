@@ -32,6 +32,11 @@ class RolloutRows:
             row[part] = normalise(row[part], scaling)
         self._rows.append(row)
 
+    def end_episode(self) -> None:
+        """The episode of the last row will not go on."""
+        if self._rows:
+            self._rows[-1][-2] = 1
+
     def take(self) -> np.ndarray:
         """All rows, filled up, (1, rows, row_size + 2); none are left."""
         count = len(self._rows)

@@ -51,6 +51,7 @@ def begin(
     training = Training(config, make)
     folder = RunFolder(path, tensorboard)
     path.mkdir(parents=True, exist_ok=True)
+    folder.claim()
     training.attach(folder)
     record = {**config.to_json(), "tensorboard": tensorboard, **provenance()}
     write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
@@ -62,13 +63,21 @@ def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
     record = read_config(path)
     config = _config(record, path)
     if steps is not None:
-        config = dataclasses.replace(
-            config, options=dataclasses.replace(config.options, steps=steps)
-        )
+        options = dataclasses.replace(config.options, steps=steps)
+        config = dataclasses.replace(config, options=options)
+    folder = RunFolder(path, record.get("tensorboard", False))
+    folder.claim()
+    try:
+        training = Training(config, env_maker(config))
+        notes = restore(training, path)
+        if steps is not None and steps < training.total_steps:
+            raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")
+        training.attach(folder)
+    except UserError:
+        folder.close()
+        raise
+    if steps is not None:
         write_text(path / "config.json", json.dumps({**record, "steps": steps}, indent=2) + "\n")
-    training = Training(config, env_maker(config))
-    notes = restore(training, path)
-    training.attach(RunFolder(path, record.get("tensorboard", False)))
     return training, notes
 
 

@@ -207,10 +207,10 @@ class Training:
         draw = keys.generator(self.options.seed, "review", self.time_step)
         batch = unpack(self.spec, self.replay.sample(draw, (self._batch_size,)))
         observations = normalise(np.asarray(batch.observation), self._scaling)
+        seen = chief.mean_returns(self.recent_returns).tolist()
         state, review = self.scheme.review(self.state, self.recent_returns, observations, draw)
         self.state = self.program.place(state)
-        means = chief.mean_returns(self.recent_returns)
-        self.last_review = {"step": self.total_steps, **review, "recent_returns": means.tolist()}
+        self.last_review = {"step": self.total_steps, **review, "recent_returns": seen}
         if self.folder is not None:
             self.folder.append("lineage", self.last_review)
 
@@ -325,10 +325,11 @@ class Training:
         return {name: part for name, part in parts.items() if part is not None}
 
     def attach(self, folder: RunFolder) -> None:
-        """Write records and checkpoints to this folder from here on."""
+        """Write records and checkpoints to this folder, which is claimed, from here on."""
         folder.open(self._positions)
         self.folder = folder
         self.checkpoints = Checkpoints(folder.path / "checkpoints")
+        self.checkpoints.remove_leftovers()
 
     def checkpoint(self) -> None:
         """Write a checkpoint and the best policy into the run folder."""
@@ -359,6 +360,8 @@ class Training:
         self._positions = counters["positions"]
         if self.time_step > 0:
             self.collector.resume(groups["collector"], snapshot.environments)
+            if self.rollout is not None and not snapshot.environments:
+                self.rollout.end_episode()
 
     def close(self) -> None:
         """Close environments and files."""

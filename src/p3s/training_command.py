@@ -76,6 +76,8 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     words = [word for word in arguments if word not in ("-h", "--help")]
     if len(words) < len(arguments) and (not words or words[0].startswith("-")):
         words = ["ENV", *words]
+    if not words or words[0].startswith("-"):
+        raise UserError("give the environment first: p3s train ENV [options]")
     look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
     fields = {} if look.num_learners is None else {"num_learners": look.num_learners}
     default = resolve(look.env, look.scheme, look.algorithm, look.preset, look.delay, **fields)

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from p3s.chief import search_radius
+from p3s.errors import UserError
 from p3s.records import read_config, read_rows, write_text
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -64,12 +65,12 @@ def _learners(latest: dict[str, Any]) -> Table:
     table = Table("learner", "recent return", "value loss", "policy loss", box=None)
     losses = latest.get("learners", {})
     for index, value in enumerate(latest.get("recent_returns", [])):
-        own = [losses[name][index] for name in ("value_loss", "policy_loss") if name in losses]
-        table.add_row(str(index), *map(_number, [value, *own]))
+        own = [losses.get(name, [])[index : index + 1] for name in ("value_loss", "policy_loss")]
+        table.add_row(str(index), _number(value), *(_number(*loss) for loss in own))
     return table
 
 
-def _number(value: Any) -> str:
+def _number(value: Any = None) -> str:
     return f"{value:,.2f}" if isinstance(value, int | float) else "-"
 
 
@@ -90,8 +91,11 @@ def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
 
 def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> None:
     """Show a run until it is complete or the user has seen enough (Ctrl-C)."""
+    if refresh <= 0:
+        raise UserError(f"refresh must be above 0 seconds, not {refresh}")
     console = Console()
     if svg is not None:
+        svg.parent.mkdir(parents=True, exist_ok=True)
         paper = Console(record=True, width=84, file=io.StringIO())
         paper.print(view(path))
         write_text(svg, paper.export_svg(title=f"p3s watch {path}"))

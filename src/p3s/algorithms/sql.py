@@ -76,7 +76,7 @@ def log_density(value: Params, observation: jax.Array, action: jax.Array) -> jax
 
 
 def median(values: jax.Array) -> jax.Array:
-    """The median of a vector of even length.
+    """The median of a vector.
 
     By counting who is smaller: so few numbers are compared faster than a compiler's sort goes.
     """
@@ -84,8 +84,8 @@ def median(values: jax.Array) -> jax.Array:
     before = index[:, None] < index[None, :]
     one, other = values[:, None], values[None, :]
     rank = jnp.sum(jnp.where(before, one <= other, one < other), axis=0)
-    middle = len(values) // 2
-    return 0.5 * jnp.sum(jnp.where((rank == middle - 1) | (rank == middle), values, 0.0))
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    return 0.5 * (jnp.sum(values, where=rank == low) + jnp.sum(values, where=rank == high))
 
 
 def stein_direction(fixed: jax.Array, moving: jax.Array, gradients: jax.Array) -> jax.Array:

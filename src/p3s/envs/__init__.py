@@ -45,8 +45,9 @@ def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
         raise UserError(f"environment {name.id!r} needs a module: {error}") from error
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
         raise unknown("environment", name.id, gymnasium.registry) from error
-    except (gymnasium.error.Error, ImportError) as error:
-        raise UserError(f"environment {name.id!r} cannot be made: {error}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"environment {name.id!r} cannot be made: {what}") from error
 
 
 __all__ = [

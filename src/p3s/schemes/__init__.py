@@ -24,6 +24,8 @@ ALIASES = {"eso": "sharing", "re": "resetting", "drl": "distributed"}
 
 def scheme_name(name: str) -> str:
     """The name in the registry of a scheme's name or the paper's name for it ('Re-TD3')."""
+    if name in SCHEMES:
+        return name
     plain = name.lower().removesuffix("-td3")
     return ALIASES.get(plain, plain)
 

@@ -134,7 +134,10 @@ class Scheme:
         observations: np.ndarray,
         draw: np.random.Generator,
     ) -> tuple[Any, dict[str, Any]]:
-        """The chief's work at the end of a period, and what to write into the lineage."""
+        """The chief's work at the end of a period, and what to write into the lineage.
+
+        Returns that no longer count are set to NaN in place.
+        """
         return state, {"best": self.best(recent_returns)}
 
 

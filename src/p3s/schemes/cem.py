@@ -28,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
+from p3s.errors import UserError
 from p3s.learners import act, pick
 from p3s.schemes.base import EpisodeScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -166,6 +167,11 @@ class CEM(EpisodeScheme):
 
     def init(self, key: jax.Array, spec: EnvSpec) -> CEMState:
         critic = self.algorithm.init(jax.random.fold_in(key, 0), spec)
+        if "policy_optimizer" not in critic.extra:
+            raise UserError(
+                f"scheme cem gives each policy its own optimiser: {self.algorithm.name} must keep "
+                "it in extra['policy_optimizer']"
+            )
         mean = self.algorithm.policy_of(critic)
         variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, self.initial_variance), mean)
         return self._next_round(

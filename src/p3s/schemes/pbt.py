@@ -3,7 +3,8 @@
     every step:   as in experience sharing, each learner with hyper-parameters of its own
     every M own steps, the chief ranks the learners by the mean of their last E_r returns
         each of the worst `quantile` takes over everything of a random one of the best `quantile`
-        and multiplies each of its hyper-parameters by `perturbation` or by its inverse
+        multiplies each of its hyper-parameters by `perturbation` or by its inverse
+        and is judged again by the episodes that it finishes from then on
 
 Hyper-parameters are traced values of the one compiled program: no change recompiles. A discount
 is perturbed as the horizon 1/(1 - gamma), so that it stays below 1. Learners share one replay,
@@ -40,12 +41,12 @@ def perturb(name: str, value: Any, factor: Any) -> Any:
 def exploit(means: np.ndarray, quantile: float, draw: np.random.Generator) -> list[int]:
     """For each learner, whom it continues from: itself, or for the worst a random one of the best.
 
-    A learner without a finished episode ranks below all others.
+    A learner without a finished episode is left alone, and the others to themselves.
     """
-    order = np.argsort(-np.where(np.isnan(means), -np.inf, means), kind="stable")
-    count = max(1, int(len(means) * quantile))
+    order = np.argsort(-means, kind="stable")[: np.count_nonzero(~np.isnan(means))]
     sources = list(range(len(means)))
-    for loser in order[-count:]:
+    count = min(max(1, int(len(means) * quantile)), len(order) // 2)
+    for loser in order[len(order) - count :]:
         sources[loser] = int(draw.choice(order[:count]))
     return sources
 
@@ -125,6 +126,8 @@ class PBT(StepScheme):
             sources = exploit(chief.mean_returns(recent_returns), self.quantile, draw)
             copies = [[s, i] for i, s in enumerate(sources) if s != i]
             taken = np.array(sources)
+            # Returns of before say nothing of what a learner has taken over.
+            recent_returns[taken != np.arange(len(taken))] = np.nan
             learners = jax.tree.map(lambda leaf: leaf[taken], state.learners)
             own_fields = {
                 name: self._explored(name, np.asarray(values)[taken], taken, draw)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from p3s.errors import UserError
-from p3s.study.catalog import catalog, find_study
+from p3s.study.catalog import catalog, find_study, kept_study
 from p3s.study.cells import Cell, make_cells, select
 from p3s.study.definition import Study
 from p3s.study.display import StudyDisplay, status_table, summary
@@ -180,7 +180,7 @@ def _run(options: Run) -> int:
 
 def _refuse_other_study(folder: StudyFolder, study: Study) -> None:
     if (folder.path / "study.toml").exists():
-        other = find_study(str(folder.path)).name
+        other = kept_study(folder.path).name
         if other != study.name:
             raise UserError(f"{folder.path} holds the study {other!r}: choose another --out")
     elif folder.path.exists() and (not folder.path.is_dir() or any(folder.path.iterdir())):
@@ -199,7 +199,7 @@ def _existing(source: str) -> tuple[Study, StudyFolder]:
     path = _folder(source, find_study(source))
     if not (path / "study.toml").is_file():
         raise UserError(f"there is no study in {path} yet: p3s study run {source}")
-    return find_study(str(path)), StudyFolder(path)
+    return kept_study(path), StudyFolder(path)
 
 
 def _status(options: Status) -> int:

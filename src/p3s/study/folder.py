@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import UserError
+from p3s.locks import try_lock
 from p3s.records import write_text
 from p3s.runs import load_config
 from p3s.study.cells import Cell
@@ -76,29 +77,17 @@ class StudyFolder:
     # ------------------------------------------------------------------ locks
 
     def lock(self, cell: Cell) -> int | None:
-        """An open file that holds the cell's lock, or None if another process holds it.
-
-        A child that inherits the file holds the lock with it, as long as it lives.
-        """
-        return self._lock(cell, fcntl.LOCK_EX)
+        """An open file that holds the cell's lock, or None if another process holds it."""
+        return try_lock(self.path / "locks" / cell.id)
 
     def is_locked(self, cell: Cell) -> bool:
         """Whether a process runs the cell now."""
         if not (self.path / "locks" / cell.id).exists():
             return False
-        descriptor = self._lock(cell, fcntl.LOCK_SH)
+        descriptor = try_lock(self.path / "locks" / cell.id, shared=True)
         if descriptor is not None:
             os.close(descriptor)
         return descriptor is None
-
-    def _lock(self, cell: Cell, kind: int) -> int | None:
-        descriptor = os.open(self.path / "locks" / cell.id, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        return descriptor
 
     # ------------------------------------------------------------------ states
 
@@ -153,8 +142,8 @@ class StudyFolder:
 def _differences(begun: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Settings of two configurations that differ, apart from how long they run."""
     found = []
-    for key, value in now.items():
-        was = begun.get(key)
+    for key in {**begun, **now}:
+        was, value = begun.get(key), now.get(key)
         if isinstance(value, dict) and isinstance(was, dict):
             found += _differences(was, value)
         elif key not in ("steps", "note") and was != value:

@@ -28,12 +28,21 @@ def find_study(source: str) -> Study:
     if source in known:
         return parse(known[source].read_text(encoding="utf-8"), f"{source}.toml", source)
     if path.is_dir():
-        path = path / "study.toml"
-        if not path.is_file():
-            raise UserError(f"{source} is not a study: it has no study.toml")
+        return kept_study(path)
     if path.suffix == ".toml":
-        try:
-            return parse(path.read_text(encoding="utf-8"), str(path), path.stem)
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} cannot be read: {error}") from error
+        return _read(path)
     raise unknown("study", source, known)
+
+
+def kept_study(folder: Path) -> Study:
+    """The study that is kept in a folder."""
+    if not (folder / "study.toml").is_file():
+        raise UserError(f"{folder} is not a study: it has no study.toml")
+    return _read(folder / "study.toml")
+
+
+def _read(path: Path) -> Study:
+    try:
+        return parse(path.read_text(encoding="utf-8"), str(path), path.stem)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from error
