@@ -55,6 +55,7 @@ class TestBadInput:
             ("watch nowhere", "nowhere is not a run"),
             ("watch nowhere --refresh 0", "refresh must be above 0 seconds"),
             ("train --steps 900 Pendulum-v1", "give the environment first: p3s train ENV"),
+            ("train Hopper-v5 --env-kwargs colour red", "unexpected keyword argument 'colour'"),
             ("train", "give the environment first: p3s train ENV"),
             ("train Pendulum-v1 --out /dev/null/run", "NotADirectoryError"),
             ("train Pendulum-v1 --scheme pbt --num-learners 1", "two learners at least"),
@@ -149,6 +150,20 @@ class TestCommands:
         assert (config.env.id, config.env.delay) == ("Ant-v5", 20)
         assert config.options.seed == 5
         assert output.tensorboard
+
+    def test_arguments_of_the_environment_arrive(self):
+        words = ["max_episode_steps", "7", "xml_file", "hopper.xml", "forward_reward_weight", "0.5"]
+        words += ["terminate_when_unhealthy", "False"]
+        config, _ = parse_train(["Hopper-v5", "--env-kwargs", *words, "--steps", "9"])
+        assert config.env.kwargs == {
+            "max_episode_steps": 7, "xml_file": "hopper.xml", "forward_reward_weight": 0.5,
+            "terminate_when_unhealthy": False,
+        }  # fmt: skip
+        assert config.options.steps == 9
+        env = runs.env_maker(config)()
+        env.reset(seed=0)
+        ends = [env.step(env.action_space.sample())[3] for _ in range(7)]
+        assert ends == [False] * 6 + [True]
 
     def test_evaluate(self, capsys, run_folder):
         code, output, _ = call(capsys, "evaluate", run_folder, "--episodes", 3)

@@ -97,6 +97,9 @@ class TestNames:
         assert parse_name("Hopper-v1").id == "Hopper-v5"
         walker = parse_name("Walker2d-v1")
         assert (walker.id, walker.kwargs) == ("Walker2d-v5", {"xml_file": "walker2d.xml"})
+        assert parse_name("Walker2d-v1", None, {"frame_skip": 2}).kwargs.keys() == {
+            "xml_file", "frame_skip",
+        }  # fmt: skip
         ant = parse_name("Delayed Ant-v1")
         assert (ant.id, ant.delay, ant.family, ant.is_delayed) == ("Ant-v5", 20, "Ant", True)
         assert "Ant-v5" in ant.note

@@ -64,6 +64,15 @@ class TestPopulation:
         assert np.array_equal(parts.predict(observation)[0], whole.predict(observation)[0])
         assert parts.evaluations[-1]["learner_returns"] == whole.evaluations[-1]["learner_returns"]
 
+    def test_arguments_of_the_environment(self):
+        arguments = {"max_episode_steps": 9}
+        population = p3s.Population("Pendulum-v1", env_kwargs=arguments, **SMALL)
+        population.learn(80, progress_bar=False)
+        assert population.training.collector.num_episodes.tolist() == [3] * 4
+        assert population.policy.about["environment"]["kwargs"] == arguments
+        with pytest.raises(UserError, match="let the callable pass them"):
+            p3s.Population(lambda: None, env_kwargs=arguments)
+
     def test_saved_and_loaded_goes_on_to_the_bit(self, tmp_path):
         first = p3s.Population("InvertedPendulum-v5", **SMALL).learn(404, progress_bar=False)
         first.save(tmp_path / "saved")

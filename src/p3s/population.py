@@ -27,6 +27,7 @@ class Population:
     """N learners on one environment.
 
     env: a Gymnasium id or a callable that makes one copy of the environment.
+    env_kwargs: arguments for the environment of that id.
     fields: any hyper-parameter or run option by its name (`p3s train --help` lists them).
     """
 
@@ -39,12 +40,15 @@ class Population:
         seed: int = 0,
         preset: str = "paper",
         delay: Delay | None = None,
+        env_kwargs: dict[str, Any] | None = None,
         **fields: Any,
     ) -> None:
         devices.prepare()
+        if env_kwargs and not isinstance(env, str):
+            raise UserError("env_kwargs are for an environment's id: let the callable pass them")
         if num_learners is not None:
             fields["num_learners"] = num_learners
-        name = parse_name(env, delay) if isinstance(env, str) else None
+        name = parse_name(env, delay, env_kwargs) if isinstance(env, str) else None
         config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
         make = partial(make_env, env, delay) if name is None else runs.env_maker(config)
         self._training = Training(config, make)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ import tyro
 
 from p3s import devices, runs
 from p3s.config import Config, RunOptions, resolve
+from p3s.envs import parse_name
 from p3s.errors import TrainingStopped, UserError
 from p3s.progress import TrainingProgress
 from p3s.report.command import leave_run_page
@@ -35,6 +37,8 @@ class Method:
     """Set of defaults: paper (the text) or authors (their code)."""
     delay: int | Literal["end"] | None = None
     """Pay rewards every so many steps, or only at the end of an episode."""
+    env_kwargs: dict[str, str] = field(default_factory=dict)
+    """Arguments of the environment, as pairs: max_episode_steps 500 frame_skip 2."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,9 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
         raise UserError("give the environment first: p3s train ENV [options]")
     look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
     fields = {} if look.num_learners is None else {"num_learners": look.num_learners}
-    default = resolve(look.env, look.scheme, look.algorithm, look.preset, look.delay, **fields)
+    arguments_of_env = {key: _literal(value) for key, value in look.env_kwargs.items()}
+    env = parse_name(look.env, look.delay, arguments_of_env)
+    default = resolve(env, look.scheme, look.algorithm, look.preset, **fields)
     options = dataclasses.make_dataclass(
         "Train",
         [
@@ -104,6 +110,14 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     if chosen and (problem := config.silent_chief()) is not None:
         raise UserError(problem)
     return config, parsed.output
+
+
+def _literal(word: str) -> Any:
+    """A number, truth value, list or null from the command line; any other word is itself."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return {"True": True, "False": False, "None": None}.get(word, word)
 
 
 def run_train(arguments: list[str]) -> int:

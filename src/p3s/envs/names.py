@@ -50,18 +50,24 @@ class EnvName:
         return self.delay is not None or self.id.startswith("p3s/Delayed")
 
 
-def parse_name(name: str, delay: Delay | None = None) -> EnvName:
-    """Translate a paper name such as 'Hopper-v1' or 'Delayed Ant-v1'; leave all others alone."""
+def parse_name(
+    name: str, delay: Delay | None = None, arguments: dict[str, Any] | None = None
+) -> EnvName:
+    """Translate a paper name such as 'Hopper-v1' or 'Delayed Ant-v1'; leave all others alone.
+
+    arguments: for the environment, beside those that the paper's name stands for.
+    """
+    given = arguments or {}
     match = re.fullmatch(r"(Delayed |Del\. )?(\w+)-v1", name.strip())
     if match is None or match[2] not in PAPER_ENVIRONMENTS:
-        return EnvName(name, delay)
+        return EnvName(name, delay, given)
     family, kwargs = match[2], PAPER_ENVIRONMENTS[match[2]]
     if match[1] and delay is None:
         delay = PAPER_DELAY
-    arguments = "".join(f" with {key}={value}" for key, value in kwargs.items())
+    with_kwargs = "".join(f" with {key}={value}" for key, value in kwargs.items())
     late = f", rewards paid every {delay} steps" if match[1] else ""
-    note = f"{name} is the paper's name: using {family}-v5{arguments}{late}, the closest there is"
-    return EnvName(f"{family}-v5", delay, kwargs, note)
+    note = f"{name} is the paper's name: using {family}-v5{with_kwargs}{late}, the closest there is"
+    return EnvName(f"{family}-v5", delay, {**kwargs, **given}, note)
 
 
 def make_delayed(env_id: str, delay: Delay = PAPER_DELAY, **kwargs: Any) -> gymnasium.Env:
