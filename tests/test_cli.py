@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from p3s import runs
@@ -56,6 +58,12 @@ class TestBadInput:
             ("watch nowhere --refresh 0", "refresh must be above 0 seconds"),
             ("train --steps 900 Pendulum-v1", "give the environment first: p3s train ENV"),
             ("train Hopper-v5 --env-kwargs colour red", "unexpected keyword argument 'colour'"),
+            ("train Hopper-v5 --rho nan", "rho must be a finite number, not nan"),
+            ("train Hopper-v5 --beta inf", "beta must be a finite number, not inf"),
+            (
+                "--import broken_module_of_mine train Hopper-v5",
+                "cannot be imported: ModuleNotFound",
+            ),
             ("train", "give the environment first: p3s train ENV"),
             ("train Pendulum-v1 --out /dev/null/run", "NotADirectoryError"),
             ("train Pendulum-v1 --scheme pbt --num-learners 1", "two learners at least"),
@@ -150,6 +158,21 @@ class TestCommands:
         assert (config.env.id, config.env.delay) == ("Ant-v5", 20)
         assert config.options.seed == 5
         assert output.tensorboard
+
+    def test_a_run_too_short_to_learn_says_so(self):
+        config, _ = parse_train(["HalfCheetah-v5", "--steps", "2000"])
+        assert "begins after 10,000 environment steps" in config.nothing_learned()
+        assert parse_train(["HalfCheetah-v5"])[0].nothing_learned() is None
+
+    def test_environment_in_a_module_of_the_current_folder(self, tmp_path, monkeypatch):
+        (tmp_path / "mine_here.py").write_text(
+            "import gymnasium\n"
+            "gymnasium.register('Mine-v0', 'gymnasium.envs.classic_control:PendulumEnv')\n"
+        )
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        config, _ = parse_train(["mine_here:Mine-v0"])
+        assert runs.env_maker(config)().env_spec.observation_size == 3
 
     def test_arguments_of_the_environment_arrive(self):
         words = ["max_episode_steps", "7", "xml_file", "hopper.xml", "forward_reward_weight", "0.5"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -195,6 +196,21 @@ class TestMujocoWarnings:
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("MuJoCo: ") == 1
         assert "went on after 1" in done.stdout
+
+
+class TestWrongEnvironments:
+    def test_observations_that_do_not_fit_their_space(self):
+        class Wrong(Counter):
+            def _observe(self):
+                return np.zeros(1, np.float32)
+
+        env = make_env(partial(Wrong, observation_space=spaces.Box(-1, 1, (2,), np.float32)))
+        with pytest.raises(ValueError, match=r"shape \(1,\), its space \(2,\)"):
+            env.reset(seed=0)
+
+    def test_an_instance_instead_of_a_callable(self):
+        with pytest.raises(UserError, match="give a callable"):
+            make_env(Counter())
 
 
 class TestStateCapture:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 from safetensors.numpy import load_file, save_file
 
 import p3s
@@ -16,6 +18,7 @@ from p3s.export import export_onnx
 from p3s.policy import Policy
 
 from .conftest import SMALL, small_training
+from .test_envs import Counter
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,16 @@ class TestPopulation:
         observation = np.full(4, 0.1)
         assert np.array_equal(parts.predict(observation)[0], whole.predict(observation)[0])
         assert parts.evaluations[-1]["learner_returns"] == whole.evaluations[-1]["learner_returns"]
+
+    def test_own_environment_and_its_observations(self):
+        space = spaces.Dict({"a": spaces.Box(-1, 1, (2,)), "b": spaces.Discrete(3)})
+        make = partial(Counter, observation_space=space)
+        population = p3s.Population(make, **{**SMALL, "evaluation_period": 0})
+        population.learn(40, progress_bar=False)
+        assert p3s.evaluate(population, episodes=2).shape == (2,)
+        own = space.sample()
+        flat = spaces.flatten(space, own)
+        assert np.array_equal(population.predict(own)[0], population.predict(flat)[0])
 
     def test_arguments_of_the_environment(self):
         arguments = {"max_episode_steps": 9}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from functools import partial
@@ -197,8 +198,6 @@ class TestExactResume:
         first.checkpoint()
         with pytest.raises(UserError, match="another process trains this run"):
             runs.reopen(tmp_path / "run")
-        with pytest.raises(UserError, match="another process trains this run"):
-            Population("InvertedPendulum-v5", **SMALL).save(tmp_path / "run")
         being_written = tmp_path / "run" / "checkpoints" / ".tmp-step-000000000300"
         being_written.mkdir()
         assert Population.load(tmp_path / "run").num_steps == 200
@@ -207,6 +206,27 @@ class TestExactResume:
         again, _ = runs.reopen(tmp_path / "run")
         assert not being_written.exists()
         again.close()
+
+    def test_a_complete_run_without_checkpoints_keeps_its_records(self, tmp_path):
+        training = runs.begin(small_config(steps=400), tmp_path / "run")
+        training.run(400)
+        training.close()
+        shutil.rmtree(tmp_path / "run" / "checkpoints")
+        before = record(tmp_path / "run")
+        with pytest.raises(UserError, match="complete and its checkpoints are gone"):
+            runs.reopen(tmp_path / "run")
+        assert record(tmp_path / "run") == before
+
+    def test_records_that_lost_rows_are_not_filled_up(self, tmp_path):
+        training = runs.begin(small_config(steps=400), tmp_path / "run")
+        training.run(400)
+        training.close()
+        (tmp_path / "run" / "metrics.jsonl").unlink()
+        with pytest.raises(UserError, match=r"metrics\.jsonl is shorter than at the checkpoint"):
+            runs.reopen(tmp_path / "run", steps=800)
+        assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
+        with pytest.raises(UserError, match="holds a run of 'p3s train'"):
+            Population("InvertedPendulum-v5", **SMALL).save(tmp_path / "run")
 
     def test_not_to_fewer_steps_than_there_are(self, tmp_path):
         training = runs.begin(small_config(steps=400), tmp_path / "run")

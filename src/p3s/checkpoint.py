@@ -174,8 +174,11 @@ def _sync_folder(folder: Path) -> None:
 def _damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        files = json.loads((folder / "meta.json").read_text())["files"]
-    except (OSError, ValueError, KeyError):
+        meta = json.loads((folder / "meta.json").read_text())
+        files, _, _ = meta["files"], meta["counters"], meta["replay"]["num_added"]
+        if "state.safetensors" not in files:
+            return "meta.json names no state"
+    except (OSError, ValueError, KeyError, TypeError):
         return "meta.json cannot be read"
     for name, expected in files.items():
         try:

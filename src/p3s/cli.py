@@ -125,6 +125,9 @@ def main(arguments: list[str] | None = None) -> None:
     except UserError as error:
         print(f"p3s: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("p3s: interrupted", file=sys.stderr)
+        sys.exit(130)
     except OSError as error:  # a full disk, a folder that may not be written to, ...
         print(f"p3s: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)

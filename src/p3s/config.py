@@ -8,6 +8,7 @@ user, the preset for this environment, the field's default.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,10 +71,21 @@ class Config:
     def check(self) -> None:
         """Raise UserError for a value that makes no sense."""
         problem = self.options.problem() or self.scheme.problem()
+        problem = problem or not_a_number(self.scheme) or not_a_number(self.algorithm)
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
         if problem is not None:
             raise UserError(problem)
+
+    def nothing_learned(self) -> str | None:
+        """Why this run will learn nothing, if it will not."""
+        first = self.scheme.initial_steps * self.scheme.num_envs
+        if self.algorithm.on_policy or self.options.steps > first:
+            return None
+        return (
+            f"learning begins after {first:,} environment steps, and the run has "
+            f"{self.options.steps:,}: nothing will be learned (--initial-steps)"
+        )
 
     def silent_chief(self) -> str | None:
         """Why the chief will never speak in this run, if it will not."""
@@ -117,6 +129,15 @@ class Config:
             RunOptions(**options),
             record.get("callable_delay"),
         )
+
+
+def not_a_number(instance: Scheme | Algorithm) -> str | None:
+    """Which field holds no finite number where one is meant; only `beta_limit` may be infinite."""
+    for name, value in vars(instance).items():
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not finite and not (name == "beta_limit" and value > 0):
+            return f"{name} must be a finite number, not {value}"
+    return None
 
 
 def field_values(instance: Scheme | Algorithm) -> dict[str, Any]:

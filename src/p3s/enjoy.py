@@ -13,6 +13,7 @@ import gymnasium
 from p3s import keys
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
+from p3s.evaluation import LONGEST_EPISODE
 from p3s.policy import Policy
 from p3s.population import policy_env
 
@@ -30,22 +31,35 @@ def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path 
     if made.env_spec != policy.spec:
         raise UserError(f"the policy is for {policy.spec}, the environment has {made.env_spec}")
     frames: list[Any] = []
-    for episode in range(episodes):
-        observation, _ = made.reset(seed=keys.integer(seed, "enjoy", episode))
-        total, steps, over = 0.0, 0, False
-        while not over:
-            # The adapter takes actions in [-1, 1], so the policy's network is asked directly.
-            action = policy.act(observation)
-            observation, reward, terminated, truncated, _ = made.step(action)
-            total, steps, over = total + reward, steps + 1, terminated or truncated
-            if video is not None:
-                frames.append(made.render())
-        print(f"episode {episode}: return {total:,.1f} in {steps} steps")
+    try:
+        for episode in range(episodes):
+            start = keys.integer(seed, "enjoy", episode)
+            total, steps = _play(policy, made, start, frames if video is not None else None)
+            print(f"episode {episode}: return {total:,.1f} in {steps} steps")
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"the environment raised {type(error).__name__}: {error}") from error
     rate = made.metadata.get("render_fps", 30)
     made.close()
     if video is not None:
         _write(imageio, video, frames, rate)
         print(f"wrote {video}")
+
+
+def _play(policy: Policy, env: Adapter, seed: int, film: list[Any] | None) -> tuple[float, int]:
+    """Return and length of an episode, whose frames are added to the film."""
+    observation, _ = env.reset(seed=seed)
+    total, steps, over = 0.0, 0, False
+    while not over:
+        if steps == LONGEST_EPISODE:
+            raise UserError(f"the episode has not ended after {LONGEST_EPISODE:,} steps")
+        # The adapter takes actions in [-1, 1], so the policy's network is asked directly.
+        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+        total, steps, over = total + reward, steps + 1, terminated or truncated
+        if film is not None:
+            film.append(env.render())
+    return total, steps
 
 
 def _has_screen() -> bool:
@@ -77,4 +91,4 @@ def _write(imageio: Any, path: Path, frames: list[Any], rate: int) -> None:
     if path.suffix == ".gif":
         imageio.imwrite(path, frames, duration=1000 / rate, loop=0)
     else:
-        imageio.imwrite(path, frames, fps=rate, codec="libx264", macro_block_size=1)
+        imageio.imwrite(path, frames, fps=rate, codec="libx264", macro_block_size=2)

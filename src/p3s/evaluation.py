@@ -91,7 +91,7 @@ class Evaluator:
             if time == LONGEST_EPISODE:
                 raise TrainingStopped(
                     f"an episode of an evaluation has not ended after {LONGEST_EPISODE:,} steps: "
-                    "give the environment a time limit (gymnasium's max_episode_steps)"
+                    "give the environment a time limit (--env-kwargs max_episode_steps 1000)"
                 )
             shape = (len(groups), episodes, observations.shape[-1])
             seen = normalise(observations, scaling).reshape(shape)

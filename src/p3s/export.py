@@ -51,7 +51,7 @@ def export_onnx(policy: Policy, path: Path) -> None:
     if dense is None:
         raise UserError(
             f"this policy of {policy.algorithm.name} cannot be exported: "
-            "only dense layers can (network mlp)"
+            "only dense layers can, as the algorithm's noiseless_layers gives them"
         )
     before, scaling, value = _normalising_nodes(helper, policy.scaling)
     nodes, constants, value = _dense_nodes(helper, *dense, value)

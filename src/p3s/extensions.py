@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import os
-import sys
 import warnings
 from collections.abc import Iterable
 from importlib.metadata import entry_points
@@ -24,6 +22,7 @@ from typing import Any, TypeVar
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.algorithms.on_policy import OnPolicy
+from p3s.envs import search_current_folder
 from p3s.errors import UserError, unknown
 from p3s.networks import NETWORKS
 from p3s.schemes import SCHEMES, Scheme
@@ -65,12 +64,12 @@ def import_module(module: str) -> Any:
 
     The current folder is searched as well.
     """
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    search_current_folder()
     try:
         imported = importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(f"the module {module!r} cannot be imported: {error}") from error
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"the module {module!r} cannot be imported: {what}") from error
     for made in vars(imported).values():
         if isinstance(made, type) and made.__module__ == module and _can_be_registered(made):
             register(made)

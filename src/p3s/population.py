@@ -108,7 +108,11 @@ class Population:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[np.ndarray, None]:
-        """The best policy's actions in the environment's own range, as Stable-Baselines3 has it."""
+        """The best policy's actions in the environment's own range, as Stable-Baselines3 has it.
+
+        observation: one of the environment's own, or flat ones, also a batch of them.
+        """
+        observation = self._training.collector.envs[0].flatten(observation)
         if self._predicting is None or self._predicting[0] != self._training.time_step:
             self._predicting = (self._training.time_step, self.policy)
         return self._predicting[1].predict(observation, state, episode_start, deterministic)
@@ -121,6 +125,8 @@ class Population:
         A population that was saved there before is replaced.
         """
         path = Path(path)
+        if (path / "metrics.jsonl").exists():
+            raise UserError(f"{path} holds a run of 'p3s train': save to another folder")
         path.mkdir(parents=True, exist_ok=True)
         folder = RunFolder(path)
         folder.claim()
@@ -165,7 +171,7 @@ def policy_env(policy: Policy, render_mode: str | None = None) -> Adapter:
     """A copy of the environment that a policy was trained on."""
     env = policy.about.get("environment")
     if env is None:
-        raise UserError("the policy does not name its environment: give one with --env")
+        raise UserError("the policy does not name its environment: give one (--env, or env=)")
     return make_env(EnvName(**env), render_mode=render_mode)
 
 
@@ -181,11 +187,12 @@ def evaluate(
 
     deterministic: False plays with the policy's own noise.
     """
-    if isinstance(policy, Population):
-        policy = policy.policy
     if episodes < 1:
         raise UserError(f"episodes must be at least 1, not {episodes}")
-    make = partial(policy_env, policy) if env is None else partial(make_env, env, delay)
+    own = policy.training.make if isinstance(policy, Population) else None
+    policy = policy.policy if isinstance(policy, Population) else policy
+    own = own or partial(policy_env, policy)
+    make = own if env is None else partial(make_env, env, delay)
     example = make()
     if example.env_spec != policy.spec:
         raise UserError(f"the policy is for {policy.spec}, the environment has {example.env_spec}")

@@ -36,7 +36,8 @@ class RunFolder:
         self.path = path
         self._files: dict[str, IO[str]] = {}
         self._lock: int | None = None
-        self._tensorboard = _tensorboard_writer(path) if tensorboard else None
+        self._make_writer = _tensorboard_writer() if tensorboard else None
+        self._tensorboard: Any = None
 
     def claim(self) -> None:
         """Keep other processes from writing here, until `close` or the end of this one."""
@@ -44,13 +45,21 @@ class RunFolder:
         if self._lock is None:
             raise UserError(f"{self.path} is in use: another process trains this run")
 
-    def open(self, positions: dict[str, int]) -> None:
-        """Open the streams for appending, cut back to where they were at a checkpoint."""
+    def open(self, positions: dict[str, int], step: int) -> None:
+        """Open the streams for appending, cut back to where they were at a checkpoint's step."""
+        if self._make_writer is not None:
+            folder = str(self.path / "tensorboard")
+            self._tensorboard = self._make_writer(folder, purge_step=step + 1 if step else None)
         for stream in STREAMS:
             file = (self.path / f"{stream}.jsonl").open("a+", encoding="utf-8")
+            self._files[stream] = file
+            if file.tell() < positions.get(stream, 0):
+                raise UserError(
+                    f"{self.path / stream}.jsonl is shorter than at the checkpoint: "
+                    "rows were lost, so the run cannot go on"
+                )
             file.truncate(positions.get(stream, 0))
             file.seek(0, os.SEEK_END)
-            self._files[stream] = file
 
     def append(self, stream: str, row: dict[str, Any]) -> None:
         """Write one row, so that it is on disk before the run goes on."""
@@ -97,8 +106,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a stream; a last line that is still being written is left out."""
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines[:-1]]
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}") from error
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -107,9 +119,12 @@ def read_config(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UserError(f"{path} is not a run: it has no config.json")
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(f"{file} is damaged: {error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file} is not a run's configuration")
+    return config
 
 
 def write_text(path: Path, text: str) -> None:
@@ -154,12 +169,12 @@ def _commit() -> str | None:
         return None
 
 
-def _tensorboard_writer(path: Path) -> Any:
+def _tensorboard_writer() -> Any:
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise UserError("--tensorboard needs tensorboardX: pip install 'p3s[tb]'") from error
-    return SummaryWriter(str(path / "tensorboard"))
+    return SummaryWriter
 
 
 _METRIC_TAGS = {"value_loss": "train/critic_loss", "policy_loss": "train/actor_loss"}

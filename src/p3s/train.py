@@ -63,6 +63,7 @@ class Training:
         self.about_actions = example.about_actions()
         example.close()
         seed, count = self.options.seed, self.scheme.num_envs
+        self.make = make
         self.collector = Collector(make, count, seed)
         self.replay = Replay(capacity, self.spec)
         self.rollout = rollout_rows(config.algorithm, self.spec)
@@ -326,7 +327,7 @@ class Training:
 
     def attach(self, folder: RunFolder) -> None:
         """Write records and checkpoints to this folder, which is claimed, from here on."""
-        folder.open(self._positions)
+        folder.open(self._positions, self.total_steps)
         self.folder = folder
         self.checkpoints = Checkpoints(folder.path / "checkpoints")
         self.checkpoints.remove_leftovers()

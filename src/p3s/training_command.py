@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,8 +128,9 @@ def run_train(arguments: list[str]) -> int:
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     training = runs.begin(config, output.out, tensorboard=output.tensorboard)
-    if (note := config.silent_chief()) is not None:
-        print(f"note: {note}")
+    for note in (config.nothing_learned(), config.silent_chief()):
+        if note is not None:
+            print(f"note: {note}")
     print(training.memory_note)
     return _run(training, output.report)
 
@@ -162,6 +164,7 @@ def _run(training: Training, report: bool) -> int:
         if received:
             raise KeyboardInterrupt
         received.append(number)
+        os.write(2, b"stopping after this step, with a checkpoint; once more to stop at once\n")
         training.stop_requested = True
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -170,6 +173,8 @@ def _run(training: Training, report: bool) -> int:
         with TrainingProgress(training, until) as progress:
             training.run(until, progress.step)
     except TrainingStopped as error:
+        if not any((path / "checkpoints").glob("step-*")):
+            raise
         raise TrainingStopped(
             f"{error} (the last checkpoint is kept: p3s resume {path})"
         ) from error

@@ -89,6 +89,11 @@ def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
     return table
 
 
+def _is_complete(path: Path) -> bool:
+    rows = read_rows(path / "metrics.jsonl")
+    return bool(rows) and rows[-1]["step"] >= read_config(path)["steps"]
+
+
 def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> None:
     """Show a run until it is complete or the user has seen enough (Ctrl-C)."""
     if refresh <= 0:
@@ -107,6 +112,8 @@ def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> No
         try:
             while True:
                 live.update(view(path), refresh=True)
+                if _is_complete(path):
+                    return
                 time.sleep(refresh)
         except KeyboardInterrupt:
             return

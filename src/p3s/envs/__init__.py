@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,8 @@ def make_env(
         env = parse_name(env, delay)
     if isinstance(env, EnvName):
         made, delay = _make_named(env, render_mode), env.delay
+    elif isinstance(env, gymnasium.Env):
+        raise UserError("give a callable that makes the environment: every learner has its own")
     else:
         made = env()
         if not isinstance(made, gymnasium.Env):
@@ -37,7 +41,15 @@ def make_env(
     return Adapter(made)
 
 
+def search_current_folder() -> None:
+    """Let modules that a user names be found in the current folder too."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
 def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
+    if ":" in name.id:
+        search_current_folder()
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     try:
         return gymnasium.make(name.id, disable_env_checker=True, **options, **name.kwargs)
@@ -59,4 +71,5 @@ __all__ = [
     "describe",
     "make_env",
     "parse_name",
+    "search_current_folder",
 ]

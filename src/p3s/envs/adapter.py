@@ -60,6 +60,8 @@ class Adapter(gymnasium.Wrapper):
 
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
+        if not isinstance(info, dict):
+            raise ValueError("reset must return an observation and a dict")
         return self._flat(observation), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -69,7 +71,18 @@ class Adapter(gymnasium.Wrapper):
     def _flat(self, observation: Any) -> np.ndarray:
         if not self._plain:
             observation = spaces.flatten(self._own_observation_space, observation)
-        return np.asarray(observation, np.float32)
+        flat = np.asarray(observation, np.float32)
+        if flat.shape != self.observation_space.shape:
+            raise ValueError(
+                f"an observation has shape {flat.shape}, its space {self.observation_space.shape}"
+            )
+        return flat
+
+    def flatten(self, observation: Any) -> Any:
+        """An observation of the environment's own kind made flat; anything else as it is."""
+        if not self._plain and self._own_observation_space.contains(observation):
+            return self._flat(observation)
+        return observation
 
     def _own_action(self, action: Any) -> Any:
         if self._box is None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
 from p3s.errors import UserError
 from p3s.records import read_config
 
@@ -89,11 +90,14 @@ def method_label(config: dict[str, Any]) -> str:
 
 
 def environment_label(config: dict[str, Any]) -> str:
-    """The environment's id, with its delay."""
+    """The environment's id, with its delay and the arguments that make it another task."""
     env = config["environment"]
     if env is None:
         return "custom"
-    return env["id"] if env["delay"] is None else f"{env['id']}, delay {env['delay']}"
+    implied = PAPER_ENVIRONMENTS.get(EnvName(env["id"]).family, {})
+    given = {key: value for key, value in env["kwargs"].items() if implied.get(key) != value}
+    delay = {} if env["delay"] is None else {"delay": env["delay"]}
+    return ", ".join([env["id"], *(f"{key} {value}" for key, value in {**delay, **given}.items())])
 
 
 def read_whole_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, Any]], str | None]:
@@ -121,7 +125,7 @@ def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult,
         method, env, seed = method_label(config), environment_label(config), config["seed"]
         settings(config)
         int(config["steps"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path / 'config.json'} is not a run's configuration: {error}") from error
     evaluations, trouble = read_whole_rows(path / "evaluations.jsonl", EVALUATION_KEYS)
     lineage, lineage_trouble = read_whole_rows(path / "lineage.jsonl", ("step",))
