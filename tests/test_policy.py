@@ -77,6 +77,25 @@ class TestPopulation:
         flat = spaces.flatten(space, own)
         assert np.array_equal(population.predict(own)[0], population.predict(flat)[0])
 
+    @pytest.mark.parametrize(
+        ("field", "message"),
+        [
+            ({"left_out": "x"}, "left_out: expected"),
+            ({"seed": 1.5}, "seed: expected a whole number, not 1.5"),
+            ({"hidden_sizes": 8}, "hidden_sizes: expected a list, each a whole number, not 8"),
+            ({"num_learners": "4"}, "num_learners: expected a whole number"),
+            ({"layer_norm": "yes"}, "layer_norm: expected true or false"),
+        ],
+    )
+    def test_values_of_the_wrong_type(self, field, message):
+        with pytest.raises(UserError, match=message):
+            p3s.Population("Pendulum-v1", **field)
+
+    def test_numbers_of_numpy_are_numbers(self):
+        fields = {**SMALL, "seed": np.int64(3), "learning_rate": np.float32(0.5), "rho": 3}
+        scheme = p3s.Population("Pendulum-v1", **fields).training.scheme
+        assert (scheme.algorithm.learning_rate, scheme.rho) == (0.5, 3.0)
+
     def test_arguments_of_the_environment(self):
         arguments = {"max_episode_steps": 9}
         population = p3s.Population("Pendulum-v1", env_kwargs=arguments, **SMALL)

@@ -14,14 +14,14 @@ from p3s.envs import parse_name
 from p3s.errors import UserError
 from p3s.study import estimate
 from p3s.study.catalog import catalog, find_study
-from p3s.study.cells import Cell, make_cells, select
+from p3s.study.cells import Cell, check_environments, make_cells, select
 from p3s.study.definition import Study, slug
 from p3s.study.display import brief, duration, status_table, summary
 from p3s.study.folder import Progress, StudyFolder, last_row, read_failure, write_failure
 from p3s.study.positions import Positions
 from p3s.study.reading import environment_label, parse
 from p3s.study.scheduler import core_shares
-from p3s.study.values import Mismatch, convert
+from p3s.values import Mismatch, convert
 
 from .test_cli import call
 
@@ -440,6 +440,19 @@ class TestFolder:
         without = study_of(with_kwargs.replace(", kwargs = {frame_skip = 2}", ""))
         with pytest.raises(UserError, match=r"begun with frame_skip = 2, the study says None"):
             folder.check_runs(make_cells(without))
+
+    @pytest.mark.parametrize(
+        ("environments", "message"),
+        [
+            ('["CartPole-v1"]', r"mine\.toml:6: .*CartPole-v1 has discrete actions"),
+            ('[{id = "Ant-v5", kwargs = {gg = 3}}]', r"mine\.toml:4: .*argument 'gg'"),
+        ],
+    )
+    def test_environments_are_tried_before_anything_runs(self, environments, message):
+        grid = GRID[: GRID.index("[paper")]
+        study = study_of(re.sub("environments = .*", f"environments = {environments}", grid))
+        with pytest.raises(UserError, match=message):
+            check_environments(study, make_cells(study))
 
     def test_last_row(self, tmp_path):
         path = tmp_path / "rows.jsonl"

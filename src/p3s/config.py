@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import EnvName, parse_name
 from p3s.envs.delay import Delay
@@ -20,6 +22,7 @@ from p3s.extensions import find, modules_of, recorded
 from p3s.presets import PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 from p3s.schemes.on_policy import OnPolicySingle
+from p3s.values import Mismatch, convert, field_types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +176,14 @@ def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
     return OnPolicySingle
 
 
+def _as_field(name: str, value: Any, expected: Any) -> Any:
+    """The user's value as the field holds it."""
+    try:
+        return convert(value.item() if isinstance(value, np.generic) else value, expected)
+    except Mismatch as error:
+        raise UserError(f"{name}: {error}") from error
+
+
 def resolve(
     env: str | EnvName | None,
     scheme: str = "p3s",
@@ -193,8 +204,9 @@ def resolve(
     for key in fields:
         if not any(key in names for names in known):
             raise unknown("field", key, set().union(*known))
+    types = field_types(*groups)
+    fields = {key: _as_field(key, value, types[key]) for key, value in fields.items()}
     num_learners = fields.get("num_learners", scheme_type.num_learners)
-    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()}
     defaults = preset_fields(preset, scheme, name, max(num_learners, 1), ALGORITHMS[algorithm])
     # What a preset says of a scheme's field is not meant for an algorithm that has its namesake.
     of_schemes = {

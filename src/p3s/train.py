@@ -55,7 +55,7 @@ class Training:
         self.checkpoints: Checkpoints | None = None
         example = make()
         self.spec = example.env_spec
-        _check_actions(config, example)
+        check_actions(config, example)
         on_policy = config.algorithm.on_policy
         capacity = 0 if on_policy else self.options.buffer_size
         memory_note = check_memory(capacity, self.spec)
@@ -372,7 +372,8 @@ class Training:
             self.folder.close()
 
 
-def _check_actions(config: Config, env: Adapter) -> None:
+def check_actions(config: Config, env: Adapter) -> None:
+    """Refuse an algorithm that cannot learn the environment's kind of actions."""
     kind = "discrete" if env.env_spec.discrete else "continuous"
     if config.algorithm.actions in (kind, "both"):
         return

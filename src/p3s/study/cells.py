@@ -14,10 +14,12 @@ from typing import Any
 import gymnasium
 
 from p3s.config import Config, RunOptions, resolve
+from p3s.envs import make_env
 from p3s.errors import UserError, unknown
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
-from p3s.study.values import Mismatch, convert, field_types
+from p3s.train import check_actions
+from p3s.values import Mismatch, convert, field_types
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,27 @@ def _check_environment(study: Study, env: Environment) -> None:
     except gymnasium.error.Error as error:
         message = unknown("environment", env.name.id, gymnasium.registry)
         raise study.problem(env.at, str(message), env.written) from error
+
+
+def check_environments(study: Study, cells: list[Cell]) -> None:
+    """Make each environment once, and refuse methods that cannot learn its kind of actions.
+
+    Those in modules of their own are left to their runs.
+    """
+    for env in study.environments:
+        if ":" in env.name.id:
+            continue
+        try:
+            made = make_env(env.name)
+        except UserError as error:
+            raise study.problem(env.at, str(error), env.written) from error
+        for cell in cells:
+            if cell.env is env:
+                try:
+                    check_actions(cell.config, made)
+                except UserError as error:
+                    raise study.problem(cell.method.at, str(error)) from error
+        made.close()
 
 
 def _fields(study: Study, method: Method) -> dict[str, Any]:

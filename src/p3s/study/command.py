@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from p3s.errors import UserError
-from p3s.study.catalog import catalog, find_study, kept_study
-from p3s.study.cells import Cell, make_cells, select
+from p3s.study.catalog import KEPT, catalog, find_study, kept_study
+from p3s.study.cells import Cell, check_environments, make_cells, select
 from p3s.study.definition import Study
 from p3s.study.display import StudyDisplay, status_table, summary
 from p3s.study.estimate import estimate, grid_table
@@ -144,6 +144,7 @@ def _chosen(source: str, budget: Budget) -> tuple[Study, list[Cell], list[Cell],
 
 def _show(options: Show) -> int:
     study, _, cells, jobs = _chosen(options.study, options.budget)
+    check_environments(study, cells)
     console = Console()
     console.print(f"{study.name}: {study.title}", highlight=False, markup=False)
     counts = Counter((cell.method.label, cell.env.label) for cell in cells)
@@ -162,6 +163,7 @@ def _run(options: Run) -> int:
     study, all_cells, cells, jobs = _chosen(options.study, options.budget)
     folder = StudyFolder(options.out or _folder(options.study, study))
     _refuse_other_study(folder, study)
+    check_environments(study, cells)
     folder.check_runs(all_cells)
     folder.write(study, all_cells)
     console = Console()
@@ -191,7 +193,7 @@ def _folder(source: str, study: Study) -> Path:
     """Where a study is kept: the folder itself, where that was given instead of a name."""
     if source not in catalog() and Path(source).is_dir():
         return Path(source)
-    return Path("studies") / study.name
+    return KEPT / (source if (KEPT / source).is_dir() else study.name)
 
 
 def _existing(source: str) -> tuple[Study, StudyFolder]:

@@ -29,7 +29,7 @@ from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
 from p3s.errors import UserError, unknown
 from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
 from p3s.study.positions import Path as KeyPath
-from p3s.study.values import Mismatch, convert, show
+from p3s.values import Mismatch, convert, show
 
 _TOP = {
     "name": str,

@@ -10,6 +10,9 @@ from p3s.errors import UserError, unknown
 from p3s.study.definition import Study
 from p3s.study.reading import parse
 
+KEPT = Path("studies")
+"""Where studies are kept, by their names."""
+
 
 def catalog() -> dict[str, Traversable]:
     """The studies that come with p3s: name and file."""
@@ -27,8 +30,9 @@ def find_study(source: str) -> Study:
     known = catalog()
     if source in known:
         return parse(known[source].read_text(encoding="utf-8"), f"{source}.toml", source)
-    if path.is_dir():
-        return kept_study(path)
+    for folder in (path, KEPT / source):
+        if folder.is_dir():
+            return kept_study(folder)
     if path.suffix == ".toml":
         return _read(path)
     raise unknown("study", source, known)

@@ -1,4 +1,4 @@
-"""Values of a TOML file against the types of the dataclass fields that they are for."""
+"""Values from a file or a caller against the types of the dataclass fields that they are for."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def convert(value: Any, expected: Any) -> Any:
         if any(value == choice and type(value) is type(choice) for choice in arguments):
             return value
     elif origin is tuple:
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return tuple(convert(item, arguments[0]) for item in value)
     elif expected is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
