@@ -89,8 +89,9 @@ class TestContract:
 
     def test_a_value_step_leaves_the_policy(self, algorithm):
         made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
-        learner = made.init(jax.random.key(0), spec)
-        stepped, _ = made.value_step(learner, random_batch(spec, 0), jax.random.key(1))
+        learner = jax.jit(made.init, static_argnums=1)(jax.random.key(0), spec)
+        step = jax.jit(made.value_step)
+        stepped, _ = step(learner, random_batch(spec, 0), jax.random.key(1))
         pairs = zip(leaves(made.policy_of(learner)), leaves(made.policy_of(stepped)), strict=True)
         assert all(np.array_equal(before, after) for before, after in pairs)
 

@@ -285,6 +285,15 @@ class TestPBT:
             assert [sources[i] for i in (0, 2, 3, 4, 6, 7)] == [0, 2, 3, 4, 6, 7]
             assert {sources[1], sources[5]} <= {6, 7}
 
+    def test_who_took_over_is_judged_anew(self):
+        training = small_training("Pendulum-v1", scheme="pbt", review_period=210, recent_episodes=3)
+        training.run(4 * 210)
+        [[_, taker]] = training.last_review["copies"]
+        unknown = np.isnan(training.recent_returns).all(axis=1)
+        assert unknown.tolist() == [learner == taker for learner in range(4)]
+        assert None not in training.last_review["recent_returns"]
+        training.close()
+
     def test_who_finished_no_episode_is_left_alone(self):
         for known in ([], [1.0], [1.0, 2.0], [1.0, 2.0, 0.5]):
             means = np.array(known + [np.nan] * (4 - len(known)))
@@ -302,7 +311,7 @@ class TestPBT:
         returns = np.array([[1.0], [2.0], [0.0], [3.0]])
         after, review = scheme.review(before, returns, np.zeros((5, 2), np.float32), DRAW)
         assert review["copies"] == [[3, 2]]
-        assert np.isnan(returns).tolist() == [[False], [False], [True], [False]]
+        assert scheme.outdated(review) == [2]
         for leaf, old in zip(
             jax.tree.leaves(after.learners), jax.tree.leaves(before.learners), strict=True
         ):

@@ -211,6 +211,7 @@ class Training:
         seen = chief.mean_returns(self.recent_returns).tolist()
         state, review = self.scheme.review(self.state, self.recent_returns, observations, draw)
         self.state = self.program.place(state)
+        self.recent_returns[self.scheme.outdated(review)] = np.nan
         self.last_review = {"step": self.total_steps, **review, "recent_returns": seen}
         if self.folder is not None:
             self.folder.append("lineage", self.last_review)

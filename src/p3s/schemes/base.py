@@ -134,11 +134,12 @@ class Scheme:
         observations: np.ndarray,
         draw: np.random.Generator,
     ) -> tuple[Any, dict[str, Any]]:
-        """The chief's work at the end of a period, and what to write into the lineage.
-
-        Returns that no longer count are set to NaN in place.
-        """
+        """The chief's work at the end of a period, and what to write into the lineage."""
         return state, {"best": self.best(recent_returns)}
+
+    def outdated(self, review: dict[str, Any]) -> list[int]:
+        """Whose recent returns no longer count after this review."""
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,8 +126,6 @@ class PBT(StepScheme):
             sources = exploit(chief.mean_returns(recent_returns), self.quantile, draw)
             copies = [[s, i] for i, s in enumerate(sources) if s != i]
             taken = np.array(sources)
-            # Returns of before say nothing of what a learner has taken over.
-            recent_returns[taken != np.arange(len(taken))] = np.nan
             learners = jax.tree.map(lambda leaf: leaf[taken], state.learners)
             own_fields = {
                 name: self._explored(name, np.asarray(values)[taken], taken, draw)
@@ -136,6 +134,10 @@ class PBT(StepScheme):
             state = PBTState(learners, own_fields)
         values = {name: np.asarray(own).tolist() for name, own in state.own_fields.items()}
         return state, {"best": best, "copies": copies, "own_fields": values}
+
+    def outdated(self, review: dict[str, Any]) -> list[int]:
+        """Returns of before say nothing of what a learner has taken over."""
+        return [learner for _, learner in review["copies"]]
 
     def _explored(
         self, name: str, values: np.ndarray, sources: np.ndarray, draw: np.random.Generator
