@@ -31,7 +31,7 @@ class Collector:
     """N environment copies and the episodes in progress in them."""
 
     def __init__(self, make: Callable[[], Adapter], num_copies: int, seed: int) -> None:
-        self._make, self._seed = make, seed
+        self._seed = seed
         self.envs = [make() for _ in range(num_copies)]
         self.spec: EnvSpec = self.envs[0].env_spec
         self.observations = np.zeros((num_copies, self.spec.observation_size), np.float32)

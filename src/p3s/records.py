@@ -27,6 +27,8 @@ from p3s.errors import UserError
 from p3s.locks import try_lock
 
 STREAMS = ("metrics", "evaluations", "lineage")
+TAIL_BYTES = 1 << 14
+"""How much of a record is read to find its last row; more if the row is longer."""
 
 
 class RunFolder:
@@ -111,6 +113,31 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines[:-1]]
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole row of a record, read from its end."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            length = TAIL_BYTES
+            while True:
+                file.seek(max(size - length, 0))
+                lines = file.read(length).split(b"\n")
+                # The piece after the last line end is still being written, or empty.
+                if len(lines) > 2 or (len(lines) == 2 and length >= size):
+                    return json.loads(lines[-2])
+                if length >= size:
+                    return None
+                length *= 4
+    except OSError:
+        return None
+
+
+def is_complete(path: Path, steps: int) -> bool:
+    """Whether a run has come to so many steps, by its records."""
+    last = last_row(path / "metrics.jsonl")
+    return last is not None and last["step"] >= steps
 
 
 def read_config(path: Path) -> dict[str, Any]:

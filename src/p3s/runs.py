@@ -15,7 +15,7 @@ from p3s.config import Config
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.extensions import import_module
-from p3s.records import RunFolder, provenance, read_config, read_rows, write_text
+from p3s.records import RunFolder, is_complete, provenance, read_config, write_text
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
@@ -70,7 +70,7 @@ def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
     try:
         training = Training(config, env_maker(config))
         notes = restore(training, path)
-        if training.total_steps == 0 and _is_complete(path, record):
+        if training.total_steps == 0 and is_complete(path, record["steps"]):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot go on")
         if steps is not None and steps < training.total_steps:
             raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")
@@ -91,11 +91,6 @@ def restore(training: Training, path: Path) -> list[str]:
     else:
         training.resume(snapshot)
     return notes
-
-
-def _is_complete(path: Path, record: dict) -> bool:
-    rows = read_rows(path / "metrics.jsonl")
-    return bool(rows) and rows[-1]["step"] >= record["steps"]
 
 
 def _config(record: dict, path: Path) -> Config:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from p3s.chief import search_radius
 from p3s.errors import UserError
-from p3s.records import read_config, read_rows, write_text
+from p3s.records import is_complete, read_config, read_rows, write_text
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -89,11 +89,6 @@ def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
     return table
 
 
-def _is_complete(path: Path) -> bool:
-    rows = read_rows(path / "metrics.jsonl")
-    return bool(rows) and rows[-1]["step"] >= read_config(path)["steps"]
-
-
 def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> None:
     """Show a run until it is complete or the user has seen enough (Ctrl-C)."""
     if refresh <= 0:
@@ -112,7 +107,7 @@ def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> No
         try:
             while True:
                 live.update(view(path), refresh=True)
-                if _is_complete(path):
+                if is_complete(path, read_config(path)["steps"]):
                     return
                 time.sleep(refresh)
         except KeyboardInterrupt:

@@ -20,13 +20,10 @@ from typing import Any
 
 from p3s.errors import UserError
 from p3s.locks import try_lock
-from p3s.records import write_text
+from p3s.records import is_complete, last_row, write_text
 from p3s.runs import load_config
 from p3s.study.cells import Cell
 from p3s.study.definition import Study
-
-TAIL_BYTES = 1 << 14
-"""How much of a record is read to find its last row; more if the row is longer."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +94,7 @@ class StudyFolder:
         if (run / "checkpoints").is_dir():
             names = [path.name for path in (run / "checkpoints").glob("step-*")]
             return any(int(name.removeprefix("step-")) >= steps for name in names)
-        last = last_row(run / "metrics.jsonl")
-        saved = (run / "policy.safetensors").exists()
-        return saved and last is not None and last["step"] >= steps
+        return (run / "policy.safetensors").exists() and is_complete(run, steps)
 
     def progress(self, cell: Cell, locked: bool | None = None) -> Progress:
         """How a cell stands, from the ends of its records.
@@ -149,25 +144,6 @@ def _differences(begun: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, 
         elif key not in ("steps", "note") and was != value:
             found.append((key, was, value))
     return found
-
-
-def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole row of a record, read from its end."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            length = TAIL_BYTES
-            while True:
-                file.seek(max(size - length, 0))
-                lines = file.read(length).split(b"\n")
-                # The piece after the last line end is still being written, or empty.
-                if len(lines) > 2 or (len(lines) == 2 and length >= size):
-                    return json.loads(lines[-2])
-                if length >= size:
-                    return None
-                length *= 4
-    except OSError:
-        return None
 
 
 def read_failure(path: Path) -> str | None:
