@@ -11,6 +11,7 @@ def test_every_step():
     rhythm = EveryStep(num_envs=3, initial_steps=2, updates=4, review_period=5)
     everyone = rhythm.active(1)
     assert everyone.tolist() == [0, 1, 2]
+    assert [rhythm.updates_after(step) for step in (1, 2, 3, 4)] == [0, 0, 4, 4]
     due = [rhythm.after(step, everyone, []) for step in range(1, 6)]
     assert due == [Due(), Due(), Due(4), Due(4), Due(4, review=True)]
 

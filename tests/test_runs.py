@@ -21,6 +21,7 @@ from p3s.population import Population
 from p3s.records import read_rows
 from p3s.replay import Replay
 from p3s.schemes import SCHEMES
+from p3s.train import Training
 from p3s.types import EnvSpec, unpack
 
 from .conftest import SMALL, small_config, small_training
@@ -368,25 +369,74 @@ class TestIncrementalReplay:
                 assert _unchanged(last, replay, start, start + 10) is not changed
 
 
-class TestActingAhead:
-    @pytest.mark.parametrize("updates", [1, 3])
-    def test_gives_the_actions_that_waiting_gives(self, updates):
-        """Actions chosen before a value step are those chosen after it."""
-        ahead, waiting = (small_training(steps=800, updates_per_step=updates) for _ in range(2))
-        early = []
+class TestEarlyUpdates:
+    """Updates that are computed while the environments take the step before them."""
 
-        def forget(training):
-            early.append(training._ahead is not None)
-            training._ahead = None
-
-        ahead.run(800)
-        waiting.run(800, forget)
-        assert 0 < sum(early) < len(early)
-        assert np.array_equal(ahead.replay.rows[:800], waiting.replay.rows[:800])
-        pairs = zip(jax.tree.leaves(ahead.state), jax.tree.leaves(waiting.state), strict=True)
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {},
+            {"updates_per_step": 3},
+            {"buffer_size": 300},
+            {"algorithm": "sac", "normalise_observations": True},
+        ],
+        ids=str,
+    )
+    def test_give_what_waiting_gives(self, fields, monkeypatch):
+        early, waiting = (small_training(steps=1200, batch_size=8, **fields) for _ in range(2))
+        counts = []
+        count_early = Training._update_early
+        monkeypatch.setattr(
+            Training,
+            "_update_early",
+            lambda self, coming: counts.append(count_early(self, coming)) or counts[-1],
+        )
+        early.run(1200)
+        monkeypatch.setattr(Training, "_update_early", lambda self, coming: 0)
+        waiting.run(1200)
+        assert {0, fields.get("updates_per_step", 1)} <= set(counts)
+        assert early.updates == waiting.updates
+        assert np.array_equal(early.replay.rows, waiting.replay.rows, equal_nan=True)
+        pairs = zip(jax.tree.leaves(early.state), jax.tree.leaves(waiting.state), strict=True)
         assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
-        ahead.close()
+        early.close()
         waiting.close()
+
+    @pytest.mark.parametrize("added", [0, 5, 17, 20, 33])
+    def test_a_sample_is_drawn_as_if_the_rows_to_come_were_there(self, added):
+        replay = Replay(20, EnvSpec(1, 1))
+        replay.rows[:] = np.arange(20)[:, None]
+        found = set()
+        for seed in range(60):
+            replay.num_added = added
+            before = replay.sample(np.random.default_rng(seed), (3,), coming=3)
+            replay.num_added = added + 3
+            after = replay.sample(np.random.default_rng(seed), (3,))
+            new = {(added + index) % 20 for index in range(3)}
+            if new & set(after[:, 0].astype(int).tolist()):
+                assert before is None
+            else:
+                assert np.array_equal(before, after)
+            found.add(before is None)
+        assert found == ({True} if added == 0 else {True, False})
+
+    def test_a_value_update_does_not_touch_the_policies(self):
+        training = small_training(steps=400)
+        training.run(400)
+        state = training.state
+        rows = training.replay.sample(np.random.default_rng(0), (4, 16))
+        stepped, _ = training.program.learn(state, rows, None, 1, with_policy=False)
+
+        def touched(before, after):
+            return {a is not b for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True)}
+
+        assert touched(state.learners.policy, stepped.learners.policy) == {False}
+        assert touched(state.guide, stepped.guide) == {False}
+        assert touched(state.learners.value, stepped.learners.value) == {True}
+        moved, _ = training.program.learn(stepped, rows, None, 2, with_policy=True)
+        assert touched(stepped.learners.policy, moved.learners.policy) == {True}
+        assert touched(stepped.guide, moved.guide) == {False}
+        training.close()
 
 
 class TestTrouble:

@@ -1,14 +1,16 @@
 """The compiled programs of a run: a scheme's start, acting and learning, on this machine's devices.
 
-Whether an update includes a policy step is static, so there are two programs for learning. The
-parts of the state that learning changes are donated to it; those that only the chief changes
-(`fixed`) are not carried through. Runs of the same scheme in one process share their programs.
+Whether an update includes a policy step is static, so there are two programs for learning. What
+an update leaves as it was stays out of its way (`Update`): the guide, which only the chief changes,
+and, in an update without a policy step, the policies. So acting need not wait for such an update.
+Runs of the same scheme in one process share their programs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import compress
 from typing import Any
 
 import jax
@@ -19,10 +21,70 @@ from p3s import keys
 from p3s.learners import learner_mesh, place
 from p3s.normalisation import Scaling, normalise_batches
 from p3s.schemes import Scheme
-from p3s.types import EnvSpec
+from p3s.types import EnvSpec, Metrics
 
 Unpack = Callable[[EnvSpec, Any], Any]
 """Makes what a scheme learns from of the rows that `learn` is given."""
+
+CPU_OPTIONS = {
+    # Parameters are overwritten after their last use: see that, instead of copying them first.
+    "xla_cpu_copy_insertion_use_region_analysis": True,
+    # Eigen's products are faster than YNNPACK's at the sizes of these networks.
+    "xla_cpu_experimental_ynn_fusion_type": "",
+}
+
+
+@lru_cache(maxsize=1)
+def compiler_options() -> dict[str, Any]:
+    """Those of the options for this machine that its version of the compiler knows."""
+    if jax.default_backend() != "cpu":
+        return {}
+
+    def known(name: str, value: Any) -> bool:
+        try:
+            jax.jit(lambda: 0, compiler_options={name: value})()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in CPU_OPTIONS.items() if known(name, value)}
+
+
+class Update:
+    """A compiled update, which is given the state and gives back what of it has changed.
+
+    What it changes is donated to it: the new values are written over the old ones.
+    """
+
+    def __init__(self, learn: Callable[..., Any], state: Any, *inputs: Any) -> None:
+        traced, (_, metrics) = jax.make_jaxpr(learn, return_shape=True)(state, *inputs)
+        self.metric_names = tuple(metrics)
+        structure = jax.tree.structure(state)
+        pairs = zip(traced.jaxpr.invars, traced.jaxpr.outvars, strict=False)
+        self._moves = [before is not after for before, after in pairs][: structure.num_leaves]
+
+        def move(moving: list[Any], still: list[Any], *inputs: Any) -> tuple[list[Any], jax.Array]:
+            state, metrics = learn(structure.unflatten(self._merge(moving, still)), *inputs)
+            moved, _ = self._split(jax.tree.leaves(state))
+            return moved, jnp.stack(list(metrics.values()))
+
+        self.compiled: Any = jax.jit(move, donate_argnums=0, compiler_options=compiler_options())
+
+    def __call__(self, state: Any, *inputs: Any) -> tuple[Any, jax.Array]:
+        """The new state, and metrics as (metrics, learners)."""
+        leaves, structure = jax.tree.flatten(state)
+        moving, still = self._split(leaves)
+        moved, metrics = self.compiled(moving, still, *inputs)
+        return structure.unflatten(self._merge(moved, still)), metrics
+
+    def _split(self, leaves: list[Any]) -> tuple[list[Any], list[Any]]:
+        return list(compress(leaves, self._moves)), [
+            leaf for leaf, moves in zip(leaves, self._moves, strict=True) if not moves
+        ]
+
+    def _merge(self, moving: list[Any], still: list[Any]) -> list[Any]:
+        parts = {True: iter(moving), False: iter(still)}
+        return [next(parts[moves]) for moves in self._moves]
 
 
 class Compiled:
@@ -31,30 +93,21 @@ class Compiled:
     def __init__(self, scheme: Scheme, spec: EnvSpec, unpack: Unpack) -> None:
         self.init = jax.jit(lambda key: scheme.init(key, spec))
         self.act: Any = jax.jit(scheme.act)
-        self.metric_names: dict[bool, tuple[str, ...]] = {}
-        state_type = type(jax.eval_shape(self.init, jax.random.key(0)))
+        self.updates: dict[bool, Update] = {}
 
         def learn(
-            moving: Any,
-            fixed: Any,
-            rows: Any,
-            scaling: Scaling | None,
-            key: Any,
-            update: Any,
-            with_policy: bool,
-        ) -> Any:
+            with_policy: bool, state: Any, rows: Any, scaling: Scaling | None, key: Any, update: Any
+        ) -> tuple[Any, Metrics]:
             batches = normalise_batches(unpack(spec, rows), scaling)
-            state, metrics = scheme.learn(
-                state_type(**moving, **fixed),
-                batches,
-                jax.random.fold_in(key, update),
-                with_policy,
-            )
-            self.metric_names[with_policy] = tuple(metrics)
-            moved = {name: getattr(state, name) for name in moving}
-            return moved, jnp.stack(list(metrics.values()))
+            return scheme.learn(state, batches, jax.random.fold_in(key, update), with_policy)
 
-        self.learn: Any = jax.jit(learn, static_argnums=6, donate_argnums=0)
+        self._learn = learn
+
+    def learn(self, with_policy: bool, *inputs: Any) -> tuple[Any, jax.Array]:
+        """One update, compiled when it is first asked for."""
+        if with_policy not in self.updates:
+            self.updates[with_policy] = Update(partial(self._learn, with_policy), *inputs)
+        return self.updates[with_policy](*inputs)
 
 
 compiled = lru_cache(maxsize=4)(Compiled)
@@ -98,18 +151,17 @@ class Program:
 
         scaling: what observations are still to be normalised by.
         """
-        moving = state._asdict()
-        fixed = {name: moving.pop(name) for name in self._scheme.fixed}
-        moved, metrics = self._compiled.learn(
-            moving, fixed, rows, scaling, self._learn_key, np.int32(update), with_policy
+        return self._compiled.learn(
+            with_policy, state, rows, scaling, self._learn_key, np.int32(update)
         )
-        return state._replace(**moved), metrics
 
     def metric_names(self, with_policy: bool) -> tuple[str, ...]:
         """What the rows of an update's metrics are called."""
-        return self._compiled.metric_names[with_policy]
+        return self._compiled.updates[with_policy].metric_names
 
     @property
     def num_compiled(self) -> tuple[int, int]:
         """How many programs for learning and for acting were compiled."""
-        return self._compiled.learn._cache_size(), self._compiled.act._cache_size()
+        updates = self._compiled.updates.values()
+        learning = sum(update.compiled._cache_size() for update in updates)
+        return learning, self._compiled.act._cache_size()

@@ -34,9 +34,18 @@ class Replay:
             self.rows[self.num_added % self.capacity] = row
             self.num_added += 1
 
-    def sample(self, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-        """Rows drawn uniformly with replacement, shape + (row_size,)."""
-        return self.rows[generator.integers(0, self.size, shape)]
+    def sample(
+        self, generator: np.random.Generator, shape: tuple[int, ...], coming: int = 0
+    ) -> np.ndarray | None:
+        """Rows drawn uniformly with replacement, shape + (row_size,).
+
+        coming: draw as if so many rows more had been added; None if one of those is drawn.
+        """
+        filled = min(self.num_added + coming, self.capacity)
+        indices = generator.integers(0, filled, shape)
+        if coming and ((indices - self.num_added) % self.capacity < coming).any():
+            return None
+        return self.rows[indices]
 
 
 def memory_needed(capacity: int, spec: EnvSpec) -> int:

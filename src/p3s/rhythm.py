@@ -21,10 +21,14 @@ class Due(NamedTuple):
 
 
 class Rhythm(Protocol):
-    """What the training loop asks after every step."""
+    """What the training loop asks at every step."""
 
     def active(self, steps_left: int) -> np.ndarray:
         """The environment copies that step now, if so many total steps are left."""
+        ...
+
+    def updates_after(self, time_step: int) -> int:
+        """The updates that will be due after this step, as far as that is known before it."""
         ...
 
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
@@ -51,10 +55,12 @@ class EveryStep:
     def active(self, steps_left: int) -> np.ndarray:
         return self._all
 
+    def updates_after(self, time_step: int) -> int:
+        return self._updates if time_step > self._initial_steps else 0
+
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
-        if time_step <= self._initial_steps:
-            return Due()
-        return Due(self._updates, time_step % self._review_period == 0)
+        updates = self.updates_after(time_step)
+        return Due(updates, updates > 0 and time_step % self._review_period == 0)
 
     def snapshot(self) -> dict[str, np.ndarray]:
         return {}
@@ -77,6 +83,9 @@ class WholeEpisodes:
 
     def active(self, steps_left: int) -> np.ndarray:
         return np.flatnonzero(self.episodes_left)[:steps_left]
+
+    def updates_after(self, time_step: int) -> int:
+        return 0
 
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
         self.round_steps += len(stepped)

@@ -77,6 +77,9 @@ class RolloutRhythm:
     def active(self, steps_left: int) -> np.ndarray:
         return np.zeros(1, np.int64)
 
+    def updates_after(self, time_step: int) -> int:
+        return 0
+
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
         self.num_rows += 1
         if not self._algorithm.rollout_full(self.num_rows, bool(ended)):

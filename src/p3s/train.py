@@ -11,7 +11,8 @@
 
 T_initial steps are random and without updates; the update after a step and the review at its end
 begin with the step after them. What is random follows from seed, name and step, so a resumed run
-draws what the uninterrupted one would have drawn.
+draws what the uninterrupted one would have drawn, and an update whose minibatches happen to hold
+none of the step's own transitions is computed while the environments take that step.
 """
 
 from __future__ import annotations
@@ -87,7 +88,6 @@ class Training:
         self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
         self._unread: tuple[bool, jax.Array] | None = None
-        self._ahead: tuple[Any, jax.Array] | None = None
         unpack_rows = unpack if self.rollout is None else unpack_rollout
         self.program = Program(self.scheme, self.spec, seed, unpack_rows)
         self.state = self.program.start()
@@ -116,20 +116,22 @@ class Training:
     def _step(self, until: int) -> int:
         """One time step and what is due after it; how many total steps there were before."""
         previous = self.total_steps
-        due = self._collect(until)
+        self.time_step += 1
+        active = self.rhythm.active(until - previous)
+        if self.moments is not None:
+            self.moments.update(self.collector.observations[active])
+        actions = self._actions()
+        early = self._update_early(len(active))
+        due = self._collect(actions, active)
         self.backlog, self.backlog_done = due.backlog, 0
-        for left in reversed(range(due.updates)):
-            self._update(last_of_step=left == 0)
+        for _ in range(due.updates - early):
+            self._update()
         if due.review:
             self._review()
         return previous
 
-    def _collect(self, until: int) -> Due:
-        self.time_step += 1
-        active = self.rhythm.active(until - self.total_steps)
-        if self.moments is not None:
-            self.moments.update(self.collector.observations[active])
-        rows, episodes = self.collector.step(self._actions(), active)
+    def _collect(self, actions: np.ndarray | jax.Array, active: np.ndarray) -> Due:
+        rows, episodes = self.collector.step(np.asarray(actions), active)
         ended = [episode.learner for episode in episodes]
         if self.rollout is None:
             self.replay.add(rows)
@@ -145,20 +147,16 @@ class Training:
         """What observations are normalised by now."""
         return None if self.moments is None else self.moments.scaling
 
-    def _actions(self) -> np.ndarray:
+    def _actions(self) -> np.ndarray | jax.Array:
+        """An action for every environment copy, without waiting for it."""
         if self.time_step <= self.scheme.random_steps:
             draw = keys.generator(self.options.seed, "random_action", self.time_step)
             count, size = self.scheme.num_envs, self.spec.action_size
             if self.spec.discrete:
                 return draw.integers(0, size, count)
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
-        if self._ahead is not None and self._ahead[0] is self.state:
-            return np.asarray(self._ahead[1])
-        return np.asarray(self._act(self.time_step))
-
-    def _act(self, time_step: int) -> jax.Array:
         observations = normalise(self.collector.observations, self._scaling)
-        return self.program.act(self.state, observations, time_step)
+        return self.program.act(self.state, observations, self.time_step)
 
     def _remember(self, episode: Episode) -> None:
         returns = self.recent_returns[episode.learner]
@@ -166,31 +164,36 @@ class Training:
         returns[-1] = episode.total
         self._window.episodes.append(list(episode))
 
-    def _update(self, last_of_step: bool = False) -> None:
-        self.updates += 1
-        with_policy = self.scheme.with_policy(self.updates, self.backlog_done, self.backlog)
+    def _update_early(self, coming: int) -> int:
+        """The first updates due after this step, as far as they need none of the rows to come."""
+        due = self.rhythm.updates_after(self.time_step)
+        return next((done for done in range(due) if not self._update(coming)), due)
+
+    def _update(self, coming: int = 0) -> bool:
+        """One update, unless it is to learn from one of so many rows that are still to come."""
+        number = self.updates + 1
+        with_policy = self.scheme.with_policy(number, self.backlog_done, self.backlog)
         count = self.scheme.num_batches(with_policy)
-        rows, scaling = self._batches(count)
-        # A value step leaves the policies as they are: their next actions need not wait for it,
-        # and the environments step while it is computed.
-        early = last_of_step and not with_policy and self.moments is None
-        actions = self._act(self.time_step + 1) if early else None
-        self.state, metrics = self.program.learn(
-            self.state, rows, scaling, self.updates, with_policy
-        )
-        self._ahead = None if actions is None else (self.state, actions)
+        rows, scaling = self._batches(number, count, coming)
+        if rows is None:
+            return False
+        self.updates = number
+        self.state, metrics = self.program.learn(self.state, rows, scaling, number, with_policy)
         self.total_updates += count
         self.backlog_done += 1
         # The device is at work now: meanwhile look at what the update before this one gave.
         self._absorb_metrics()
         self._unread = (with_policy, metrics)
+        return True
 
-    def _batches(self, count: int) -> tuple[np.ndarray, Scaling | None]:
+    def _batches(
+        self, update: int, count: int, coming: int
+    ) -> tuple[np.ndarray | None, Scaling | None]:
         """What an update learns from, and what its observations are still to be normalised by."""
         if self.rollout is not None:
             return self.rollout.take(), None
-        draw = keys.generator(self.options.seed, "replay", self.updates)
-        return self.replay.sample(draw, (count, self._batch_size)), self._scaling
+        draw = keys.generator(self.options.seed, "replay", update)
+        return self.replay.sample(draw, (count, self._batch_size), coming), self._scaling
 
     @property
     def _batch_size(self) -> int:
@@ -206,7 +209,9 @@ class Training:
 
     def _review(self) -> None:
         draw = keys.generator(self.options.seed, "review", self.time_step)
-        batch = unpack(self.spec, self.replay.sample(draw, (self._batch_size,)))
+        rows = self.replay.sample(draw, (self._batch_size,))
+        assert rows is not None
+        batch = unpack(self.spec, rows)
         observations = normalise(np.asarray(batch.observation), self._scaling)
         seen = chief.mean_returns(self.recent_returns).tolist()
         state, review = self.scheme.review(self.state, self.recent_returns, observations, draw)

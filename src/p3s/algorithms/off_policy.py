@@ -101,7 +101,10 @@ def q_value(value: Params, observation: jax.Array, action: jax.Array) -> jax.Arr
 
 def q_values(values: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
     """Q_j(s, a) of stacked value networks, (networks, batch)."""
-    return jax.vmap(q_value, in_axes=(0, None, None))(values, observation, action)
+    number = len(jax.tree.leaves(values)[0])
+    # Each network has inputs of its own, so that all first layers are one batch of products.
+    inputs = (jnp.broadcast_to(part, (number, *part.shape)) for part in (observation, action))
+    return jax.vmap(q_value)(values, *inputs)
 
 
 def value_loss(values: Params, batch: Transition, target: jax.Array) -> jax.Array:

@@ -1,9 +1,8 @@
 """What a scheme must supply: who acts, who learns from what, and what the chief does.
 
 A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its state is a
-NamedTuple of arrays; `stacked` names the fields with a leading learner axis, `fixed` those that
-only the chief changes, so that learning need not carry them through. `extra_champions` names
-policies that are evaluated beside the learners' own without counting for the score.
+NamedTuple of arrays; `stacked` names the fields with a leading learner axis. `extra_champions`
+names policies that are evaluated beside the learners' own without counting for the score.
 
     StepScheme      N learners act and learn at every step       `sharing.py` is the plainest
     EpisodeScheme   whole episodes, then the chief, then learning  `cem.py`, `erl.py`
@@ -38,7 +37,6 @@ class Scheme:
 
     name: ClassVar[str]
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
-    fixed: ClassVar[tuple[str, ...]] = ()
     paper_name: ClassVar[str] = ""
     extra_champions: ClassVar[tuple[str, ...]] = ()
 

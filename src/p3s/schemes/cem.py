@@ -99,7 +99,6 @@ class CEM(EpisodeScheme):
     name: ClassVar[str] = "cem"
     paper_name: ClassVar[str] = "CEM-TD3 (Appendix D)"
     stacked: ClassVar[tuple[str, ...]] = ("selected", "optimizers")
-    fixed: ClassVar[tuple[str, ...]] = ("mean", "variance", "damping", "others")
 
     initial_steps: int = 1000
     """Own steps before the first update."""

@@ -46,7 +46,6 @@ class Center(StepScheme):
 
     name: ClassVar[str] = "center"
     paper_name: ClassVar[str] = "Center-TD3 (Appendix E)"
-    fixed: ClassVar[tuple[str, ...]] = ("center", "center_optimizer")
     extra_champions: ClassVar[tuple[str, ...]] = ("center",)
 
     review_period: int = 40

@@ -95,7 +95,6 @@ class ERL(EpisodeScheme):
     name: ClassVar[str] = "erl"
     paper_name: ClassVar[str] = "ERL, evolutionary RL (Appendix F)"
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
-    fixed: ClassVar[tuple[str, ...]] = ("population", "champion", "generation")
     extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
 
     num_learners: int = 10

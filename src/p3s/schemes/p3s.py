@@ -56,7 +56,6 @@ class P3S(StepScheme):
     name: ClassVar[str] = "p3s"
     paper_name: ClassVar[str] = "P3S (Section 3, Appendix H)"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "old_policies", "spread_sums", "change_sums")
-    fixed: ClassVar[tuple[str, ...]] = ("old_policies", "guide", "best", "beta")
 
     beta: float = 1.0
     """Weight of the pull towards the best at the start (β); 0 keeps it off for good."""

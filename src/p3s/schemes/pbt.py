@@ -58,7 +58,6 @@ class PBT(StepScheme):
     name: ClassVar[str] = "pbt"
     paper_name: ClassVar[str] = "PBT, population-based training (Section 2)"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "own_fields")
-    fixed: ClassVar[tuple[str, ...]] = ("own_fields",)
 
     review_period: int = 2500
     """Own steps of a learner between two selections."""
