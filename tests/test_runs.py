@@ -370,7 +370,7 @@ class TestIncrementalReplay:
 
 
 class TestEarlyUpdates:
-    """Updates that are computed while the environments take the step before them."""
+    """Updates and actions that are computed beside the step before them."""
 
     @pytest.mark.parametrize(
         "fields",
@@ -391,10 +391,17 @@ class TestEarlyUpdates:
             "_update_early",
             lambda self, coming: counts.append(count_early(self, coming)) or counts[-1],
         )
+        acted = []
+
+        def forget(training):
+            acted.append(training._ahead is not None)
+            training._ahead = None
+
         early.run(1200)
         monkeypatch.setattr(Training, "_update_early", lambda self, coming: 0)
-        waiting.run(1200)
+        waiting.run(1200, forget)
         assert {0, fields.get("updates_per_step", 1)} <= set(counts)
+        assert True not in acted if "algorithm" in fields else {True, False} == set(acted)
         assert early.updates == waiting.updates
         assert np.array_equal(early.replay.rows, waiting.replay.rows, equal_nan=True)
         pairs = zip(jax.tree.leaves(early.state), jax.tree.leaves(waiting.state), strict=True)

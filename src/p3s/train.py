@@ -88,6 +88,7 @@ class Training:
         self._positions: dict[str, int] = {}
         self._window = MetricsWindow()
         self._unread: tuple[bool, jax.Array] | None = None
+        self._ahead: tuple[Any, np.ndarray | jax.Array] | None = None
         unpack_rows = unpack if self.rollout is None else unpack_rollout
         self.program = Program(self.scheme, self.spec, seed, unpack_rows)
         self.state = self.program.start()
@@ -120,12 +121,16 @@ class Training:
         active = self.rhythm.active(until - previous)
         if self.moments is not None:
             self.moments.update(self.collector.observations[active])
-        actions = self._actions()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] is self.state:
+            actions = ahead[1]
+        else:
+            actions = self._actions(self.time_step)
         early = self._update_early(len(active))
         due = self._collect(actions, active)
         self.backlog, self.backlog_done = due.backlog, 0
-        for _ in range(due.updates - early):
-            self._update()
+        for left in reversed(range(due.updates - early)):
+            self._update(last=left == 0)
         if due.review:
             self._review()
         return previous
@@ -147,16 +152,16 @@ class Training:
         """What observations are normalised by now."""
         return None if self.moments is None else self.moments.scaling
 
-    def _actions(self) -> np.ndarray | jax.Array:
-        """An action for every environment copy, without waiting for it."""
-        if self.time_step <= self.scheme.random_steps:
-            draw = keys.generator(self.options.seed, "random_action", self.time_step)
+    def _actions(self, time_step: int) -> np.ndarray | jax.Array:
+        """An action for every environment copy at this step, without waiting for it."""
+        if time_step <= self.scheme.random_steps:
+            draw = keys.generator(self.options.seed, "random_action", time_step)
             count, size = self.scheme.num_envs, self.spec.action_size
             if self.spec.discrete:
                 return draw.integers(0, size, count)
             return draw.uniform(-1, 1, (count, size)).astype(np.float32)
         observations = normalise(self.collector.observations, self._scaling)
-        return self.program.act(self.state, observations, self.time_step)
+        return self.program.act(self.state, observations, time_step)
 
     def _remember(self, episode: Episode) -> None:
         returns = self.recent_returns[episode.learner]
@@ -169,8 +174,11 @@ class Training:
         due = self.rhythm.updates_after(self.time_step)
         return next((done for done in range(due) if not self._update(coming)), due)
 
-    def _update(self, coming: int = 0) -> bool:
-        """One update, unless it is to learn from one of so many rows that are still to come."""
+    def _update(self, coming: int = 0, last: bool = False) -> bool:
+        """One update, unless it is to learn from one of so many rows that are still to come.
+
+        last: of this step, so that the environments' next step may begin beside it.
+        """
         number = self.updates + 1
         with_policy = self.scheme.with_policy(number, self.backlog_done, self.backlog)
         count = self.scheme.num_batches(with_policy)
@@ -178,7 +186,12 @@ class Training:
         if rows is None:
             return False
         self.updates = number
+        # On several devices a program waits for the one before it, even if it needs nothing of it.
+        early = last and not with_policy and self.moments is None
+        actions = self._actions(self.time_step + 1) if early else None
         self.state, metrics = self.program.learn(self.state, rows, scaling, number, with_policy)
+        if actions is not None:
+            self._ahead = (self.state, actions)
         self.total_updates += count
         self.backlog_done += 1
         # The device is at work now: meanwhile look at what the update before this one gave.
