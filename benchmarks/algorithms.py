@@ -33,6 +33,7 @@ from p3s import devices
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.learners import init_learners, pick, update_learners
+from p3s.program import compiler_options
 from p3s.replay import Replay
 from p3s.types import EnvSpec, Guide, Transition, unpack
 
@@ -71,7 +72,7 @@ class Updates:
         self.guide = Guide(policy, weight)
         self.key = jax.random.key(1)
         update = partial(update_learners, algorithm, with_policy=True)
-        self.update = jax.jit(update, donate_argnums=0)
+        self.update = jax.jit(update, donate_argnums=0, compiler_options=compiler_options())
 
     def __call__(self) -> Any:
         self.learners, metrics = self.update(self.learners, self.batches, self.guide, self.key)
@@ -116,7 +117,7 @@ def p3s_sac_step(algorithm: Algorithm) -> Callable[[], Any]:
     def sampled(learners: Any, rows: Any, guide: Guide, key: jax.Array) -> Any:
         return update_learners(algorithm, learners, unpack(spec, rows), guide, key, True)
 
-    update = jax.jit(sampled, donate_argnums=0)
+    update = jax.jit(sampled, donate_argnums=0, compiler_options=compiler_options())
 
     def step() -> Any:
         rows = replay.sample(draw, (1, algorithm.batch_size))

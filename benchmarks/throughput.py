@@ -26,6 +26,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from p3s import devices
+from p3s.config import resolve
+from p3s.envs import make_env
+from p3s.train import Training
+
 ENV = "HalfCheetah-v5"
 OBSERVATION, ACTION, HIDDEN, BATCH = 17, 6, (400, 300), 100
 RANDOM_STEPS, EVALUATION_PERIOD = 10_000, 4000
@@ -77,9 +86,6 @@ def answer(result: dict) -> None:
 
 def serve_limit() -> None:
     """The fastest fp32 matrix products: large square ones, and those of the networks' own shape."""
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
 
     def rate(left: tuple, right: tuple, flops: float) -> Callable[[float], float]:
         draw = np.random.default_rng(0)
@@ -105,13 +111,10 @@ def serve_limit() -> None:
         answer({"square_gflops": square(seconds), "own_shape_gflops": own(seconds)})
 
 
-def serve_p3s(num_learners: int, evaluated: bool) -> None:
-    from p3s import devices
-    from p3s.config import resolve
-    from p3s.envs import make_env
-    from p3s.train import Training
-
+def serve_p3s(num_learners: int, mode: str) -> None:
+    """A training, evaluated or not, or its compiled updates alone."""
     devices.prepare()
+    evaluated = mode == "evaluated"
     period = EVALUATION_PERIOD if evaluated else 0
     initial = RANDOM_STEPS // num_learners
     config = resolve(
@@ -124,13 +127,32 @@ def serve_p3s(num_learners: int, evaluated: bool) -> None:
         training.run(10**9, lambda now: now.total_steps % period >= num_learners)
     answer({"ready": True})
     turns = Turns()
+    if mode == "updates":
+        serve_updates(training, turns)
     while turns.begin(training.total_steps):
         training.run(
             10**9,
             lambda now: not turns.over or (evaluated and now.total_steps % period >= num_learners),
         )
-        training.state.learners.policy[0]["weight"].block_until_ready()
+        jax.block_until_ready(training.state)
         report(turns.rate(training.total_steps), guided=True)
+
+
+def serve_updates(training: Training, turns: Turns) -> None:
+    """Updates of one set of minibatches, each dispatched before the one before it is done."""
+    count = training.scheme.num_learners
+    rows = training.replay.sample(np.random.default_rng(0), (count, BATCH))
+    assert rows is not None
+    while turns.begin(0):
+        state, number, before = training.state, 0, None
+        while number % 2 or not turns.over:
+            number += 1
+            state, metrics = training.program.learn(state, rows, None, number, number % 2 == 0)
+            if before is not None:
+                before.block_until_ready()
+            before = metrics
+        training.state = jax.block_until_ready(state)
+        report(turns.rate(number * count), guided=True)
 
 
 def serve_peer(name: str) -> None:
@@ -179,8 +201,8 @@ def serve(case: list[str]) -> None:
     match case:
         case ["limit"]:
             serve_limit()
-        case ["p3s", count, evaluation]:
-            serve_p3s(int(count), evaluation == "evaluated")
+        case ["p3s", count, mode]:
+            serve_p3s(int(count), mode)
         case [peer]:
             serve_peer(peer)
 
@@ -278,7 +300,8 @@ def main() -> None:
         serve(options.case)
         return
     names = {"limit": ["limit"], **{peer: [peer] for peer in PEERS}}
-    names |= {f"p3s N={count}": ["p3s", str(count), "alone"] for count in COUNTS}
+    names |= {f"p3s N={count}": ["p3s", str(count), "training"] for count in COUNTS}
+    names["p3s N=4, updates alone"] = ["p3s", "4", "updates"]
     measured: dict[str, list[dict]] = {name: [] for name in names}
     errors: dict[str, str] = {}
     cases = {}

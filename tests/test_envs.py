@@ -174,9 +174,9 @@ class TestMujocoWarnings:
         code = """if True:
             import io, sys
             import mujoco
-            from p3s.envs.mujoco_setup import prepare_mujoco
+            from p3s.envs.mujoco_setup import warn_once
             out = io.StringIO()
-            prepare_mujoco(out)
+            warn_once(out)
             model = "<mujoco><compiler settotalmass='1'/></mujoco>"
             for _ in range(3):
                 mujoco.MjModel.from_xml_string(model)
@@ -196,6 +196,33 @@ class TestMujocoWarnings:
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("MuJoCo: ") == 1
         assert "went on after 1" in done.stdout
+
+    def test_a_population_says_them_once_and_leaves_no_file(self, tmp_path):
+        code = """if True:
+            from p3s.envs import make_env
+            for _ in range(3):
+                make_env("HalfCheetah-v5").close()
+        """
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("settotalmass") <= 1
+        assert not list(tmp_path.iterdir())
+
+    def test_a_handler_of_ones_own_stays(self):
+        code = """if True:
+            import mujoco
+            said = []
+            mujoco.set_mju_user_warning(said.append)
+            from p3s.envs import make_env
+            make_env("HalfCheetah-v5").close()
+            mujoco.MjModel.from_xml_string("<mujoco><compiler settotalmass='1'/></mujoco>")
+            print(len(said))
+        """
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert int(done.stdout) >= 1
+        assert "MuJoCo: " not in done.stderr
 
 
 class TestWrongEnvironments:

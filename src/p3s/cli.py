@@ -14,7 +14,7 @@ from p3s.algorithms import ALGORITHMS
 from p3s.compare import compare
 from p3s.enjoy import play
 from p3s.envs.listing import list_environments
-from p3s.envs.mujoco_setup import prepare_mujoco
+from p3s.envs.mujoco_setup import draw_without_screen
 from p3s.errors import UserError, unknown
 from p3s.export import export_onnx
 from p3s.extensions import import_module, load_entry_points
@@ -119,7 +119,7 @@ class Algorithms:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: user errors become one line and exit code 2."""
-    prepare_mujoco(sys.stderr)
+    draw_without_screen()
     try:
         sys.exit(_dispatch(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:

@@ -11,6 +11,7 @@ import gymnasium
 
 from p3s.envs.adapter import Adapter, describe
 from p3s.envs.delay import Delay, DelayedReward
+from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
 from p3s.errors import UserError, unknown
 
@@ -26,6 +27,7 @@ def make_env(
 
     delay: pay rewards every so many steps, or only at the "end" of the episode.
     """
+    warn_once()
     if isinstance(env, str):
         env = parse_name(env, delay)
     if isinstance(env, EnvName):

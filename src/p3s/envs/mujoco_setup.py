@@ -1,20 +1,27 @@
-"""MuJoCo as a command wants it: pictures without a screen, and every warning once."""
+"""MuJoCo as a training wants it: pictures without a screen, and every warning once."""
 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from typing import TextIO
 
 import mujoco
 
 
-def prepare_mujoco(out: TextIO) -> None:
-    """Draw without a screen, and write warnings to `out`, not to a file in the current folder.
-
-    Every copy of an environment says the same thing: once is enough.
-    """
+def draw_without_screen() -> None:
+    """Let MuJoCo draw where there is no window system, unless the user chose how it draws."""
     os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+def warn_once(out: TextIO | None = None) -> None:
+    """Write each warning once, to `out` or standard error, not to a file in the current folder.
+
+    Every copy of an environment says the same thing. Who has set a handler before keeps it.
+    """
+    if mujoco.get_mju_user_warning() is not None:  # pyright: ignore[reportAttributeAccessIssue]
+        return
     said: set[str] = set()
 
     def warn(message: str | bytes) -> None:
@@ -23,6 +30,6 @@ def prepare_mujoco(out: TextIO) -> None:
             said.add(text)
             # An error would pass through C, which aborts the process.
             with suppress(OSError, ValueError):
-                print(f"MuJoCo: {text}", file=out, flush=True)
+                print(f"MuJoCo: {text}", file=out or sys.stderr, flush=True)
 
     mujoco.set_mju_user_warning(warn)  # pyright: ignore[reportAttributeAccessIssue]

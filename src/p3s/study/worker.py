@@ -19,7 +19,7 @@ from typing import Any
 
 from p3s import devices, runs
 from p3s.config import Config
-from p3s.envs.mujoco_setup import prepare_mujoco
+from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
 from p3s.extensions import import_module
 from p3s.report.command import leave_run_page
@@ -93,5 +93,5 @@ def run_cell(order: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    prepare_mujoco(sys.stdout)
+    warn_once(sys.stdout)
     sys.exit(run_cell(json.load(sys.stdin)))
