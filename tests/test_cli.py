@@ -59,6 +59,8 @@ class TestBadInput:
             ("train --steps 900 Pendulum-v1", "give the environment first: p3s train ENV"),
             ("train Hopper-v5 --env-kwargs colour red", "unexpected keyword argument 'colour'"),
             ("train Hopper-v5 --rho nan", "rho must be a finite number, not nan"),
+            ("train Hopper-v5 --target-noise -1", "target_noise must be at least 0, not -1.0"),
+            ("train Hopper-v5 --exploration-noise -1", "exploration_noise must be at least 0"),
             ("train Hopper-v5 --beta inf", "beta must be a finite number, not inf"),
             (
                 "--import broken_module_of_mine train Hopper-v5",

@@ -458,6 +458,8 @@ class TestExport:
         assert (row["method"], row["env"], row["seed"]) == ("P3S-TD3", "Ant-v1", 3)
         assert (row["scheme"], row["episodes"], row["paper"]) == ("p3s", 10, 5339.66)
         assert p3s.load_results(study).shape == table.shape
+        runs = [study / "runs" / f"p3s-td3-ant-v1-{seed}" for seed in (1, 3)]
+        assert len(p3s.load_results(*runs)) == 2 * 12 * 4
 
     def test_bad_input(self, study, tmp_path):
         with pytest.raises(UserError, match=r"not 'results.xlsx'"):

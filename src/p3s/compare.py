@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from p3s.console import table_console
 from p3s.errors import UserError
 from p3s.report.results import read_run
 from p3s.watch import sparkline
-
-WIDTH_OF_A_FILE = 200
-"""Columns of a table that goes to no terminal, so that no path is broken."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +105,7 @@ def draw_curves(curves: list[RunCurve], out: Path) -> None:
 def compare(paths: list[Path], out: Path | None, terminal: bool) -> None:
     """Print the table; draw the curves to a file, to the terminal, or to both."""
     curves = [read_curve(path) for path in paths]
-    console = Console()
-    if not console.is_terminal:
-        console.width = max(console.width, WIDTH_OF_A_FILE)
+    console = table_console()
     console.print(comparison_table(curves))
     if terminal:
         width = max(len(curve.label) for curve in curves)

@@ -78,6 +78,11 @@ class DeterministicActorCritic(OffPolicy):
     targets_start: Literal["online", "independent"] = "online"
     """Target networks start as copies of the online ones (paper) or at random (authors)."""
 
+    def problem(self) -> str | None:
+        if self.exploration_noise < 0:
+            return f"exploration_noise must be at least 0, not {self.exploration_noise}"
+        return super().problem()
+
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         online_key, target_key = jax.random.split(key)
         policy, value = self._init_networks(online_key, spec)

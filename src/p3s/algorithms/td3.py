@@ -41,6 +41,12 @@ class TD3(DeterministicActorCritic):
     target_noise_clip: float = 0.5
     """Bound of the noise on target actions (c)."""
 
+    def problem(self) -> str | None:
+        for field in ("target_noise", "target_noise_clip"):
+            if getattr(self, field) < 0:
+                return f"{field} must be at least 0, not {getattr(self, field)}"
+        return super().problem()
+
     def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         noise = self.target_noise * jax.random.normal(key, shape, jnp.float32)
         return jnp.clip(noise, -self.target_noise_clip, self.target_noise_clip)

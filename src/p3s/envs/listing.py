@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
-from rich.console import Console
 from rich.table import Table
 
+from p3s.console import table_console
 from p3s.envs import make_env
 from p3s.errors import UserError
 
@@ -27,7 +27,7 @@ def list_environments(pattern: str) -> None:
         table.add_row(env_id, str(spec.observation_size), action)
     if not table.row_count:
         raise UserError(f"no environment here has {pattern!r} in its name")
-    Console().print(table)
+    table_console().print(table)
 
 
 def newest_versions() -> list[str]:

@@ -71,9 +71,9 @@ def export_results(folder: Path | str, out: Path | str) -> Path:
     return out
 
 
-def load_results(path: Path | str) -> Any:
-    """Results as a polars DataFrame: from an exported file, or from a study's or runs' folder."""
-    polars, path = require_polars(), Path(path)
-    if path.suffix in SUFFIXES and path.is_file():
-        return polars.read_parquet(path) if path.suffix == ".parquet" else polars.read_csv(path)
-    return tidy(read_results([path]))
+def load_results(*paths: Path | str) -> Any:
+    """Results as a polars DataFrame: of an exported file, or of the runs in folders and studies."""
+    polars, first = require_polars(), Path(paths[0])
+    if len(paths) == 1 and first.suffix in SUFFIXES and first.is_file():
+        return polars.read_parquet(first) if first.suffix == ".parquet" else polars.read_csv(first)
+    return tidy(read_results([Path(path) for path in paths]))

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from p3s.console import table_console
 from p3s.errors import UserError
 from p3s.study.catalog import KEPT, catalog, find_study, kept_study
 from p3s.study.cells import Cell, check_environments, make_cells, select
@@ -124,7 +125,7 @@ def _list() -> int:
     for name in catalog():
         study = find_study(name)
         table.add_row(name, study.title, str(study.num_cells), f"{study.steps:,}")
-    Console().print(table)
+    table_console().print(table)
     return 0
 
 
@@ -145,7 +146,7 @@ def _chosen(source: str, budget: Budget) -> tuple[Study, list[Cell], list[Cell],
 def _show(options: Show) -> int:
     study, _, cells, jobs = _chosen(options.study, options.budget)
     check_environments(study, cells)
-    console = Console()
+    console = table_console()
     console.print(f"{study.name}: {study.title}", highlight=False, markup=False)
     counts = Counter((cell.method.label, cell.env.label) for cell in cells)
     seeds = {cell.id: str(counts[cell.method.label, cell.env.label]) for cell in cells}
@@ -166,7 +167,7 @@ def _run(options: Run) -> int:
     check_environments(study, cells)
     folder.check_runs(all_cells)
     folder.write(study, all_cells)
-    console = Console()
+    console = table_console()
     console.print(
         f"study folder: {folder.path} ({len(cells)} cells, {jobs} at a time)", highlight=False
     )
@@ -206,7 +207,7 @@ def _existing(source: str) -> tuple[Study, StudyFolder]:
 
 def _status(options: Status) -> int:
     study, folder = _existing(options.study)
-    _print_status(Console(), folder, make_cells(study))
+    _print_status(table_console(), folder, make_cells(study))
     return 0
 
 
