@@ -48,7 +48,8 @@ def test_learns(scheme, algorithm):
 
 ON_POLICY_TASKS = [
     ("ppo", 60_000, {}),
-    ("acktr", 80_000, {"rollout_steps": 1000}),
+    # By 80,000 steps its noiseless policy scores 1000, the stochastic one 880 to 1000 by seed.
+    ("acktr", 120_000, {"rollout_steps": 1000}),
 ]
 
 
