@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -29,7 +28,6 @@ import numpy as np
 from p3s import devices, keys
 from p3s.config import resolve
 from p3s.envs import make_env
-from p3s.envs.mujoco_setup import prepare_mujoco
 from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import unpack
@@ -136,7 +134,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     devices.prepare()
-    prepare_mujoco(sys.stderr)
     results = {
         "schemes": compare_with_sharing(options.schemes, options.rounds),
         "cem": cem_together_or_singly(options.rounds),
