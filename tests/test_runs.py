@@ -376,8 +376,7 @@ class TestEarlyUpdates:
         "fields",
         [
             {},
-            {"updates_per_step": 3},
-            {"buffer_size": 300},
+            {"updates_per_step": 3, "buffer_size": 300},
             {"algorithm": "sac", "normalise_observations": True},
         ],
         ids=str,
