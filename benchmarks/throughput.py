@@ -129,6 +129,7 @@ def serve_p3s(num_learners: int, mode: str) -> None:
     turns = Turns()
     if mode == "updates":
         serve_updates(training, turns)
+        return
     while turns.begin(training.total_steps):
         training.run(
             10**9,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from itertools import compress
 from typing import Any
 
 import jax
@@ -78,8 +77,9 @@ class Update:
         return structure.unflatten(self._merge(moved, still)), metrics
 
     def _split(self, leaves: list[Any]) -> tuple[list[Any], list[Any]]:
-        return list(compress(leaves, self._moves)), [
-            leaf for leaf, moves in zip(leaves, self._moves, strict=True) if not moves
+        pairs = list(zip(leaves, self._moves, strict=True))
+        return [leaf for leaf, moves in pairs if moves], [
+            leaf for leaf, moves in pairs if not moves
         ]
 
     def _merge(self, moving: list[Any], still: list[Any]) -> list[Any]:

@@ -26,13 +26,12 @@ import jax
 import numpy as np
 
 from p3s import chief, keys
-from p3s.algorithms import ALGORITHMS
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.checkpoint import Checkpoints, Snapshot
 from p3s.collect import Collector, Episode
-from p3s.config import Config
-from p3s.envs import Adapter, describe
-from p3s.errors import TrainingStopped, UserError
+from p3s.config import Config, check_actions
+from p3s.envs import Adapter
+from p3s.errors import TrainingStopped
 from p3s.evaluation import Evaluator
 from p3s.learners import pick
 from p3s.metrics import MetricsWindow
@@ -389,20 +388,3 @@ class Training:
         self.evaluator.close()
         if self.folder is not None:
             self.folder.close()
-
-
-def check_actions(config: Config, env: Adapter) -> None:
-    """Refuse an algorithm that cannot learn the environment's kind of actions."""
-    kind = "discrete" if env.env_spec.discrete else "continuous"
-    if config.algorithm.actions in (kind, "both"):
-        return
-    fitting = [
-        name
-        for name, algorithm in ALGORITHMS.items()
-        if algorithm.actions in (kind, "both")
-        and (config.scheme.name == "single" or not algorithm.on_policy)
-    ]
-    raise UserError(
-        f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "
-        f"choose --algorithm {' or '.join(fitting)}"
-    )

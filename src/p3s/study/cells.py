@@ -13,12 +13,11 @@ from typing import Any
 
 import gymnasium
 
-from p3s.config import Config, RunOptions, resolve
+from p3s.config import Config, RunOptions, check_actions, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError, unknown
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
-from p3s.train import check_actions
 from p3s.values import Mismatch, convert, field_types
 
 
