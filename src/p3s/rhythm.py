@@ -56,7 +56,7 @@ class EveryStep:
         return self._all
 
     def updates_after(self, time_step: int) -> int:
-        return self._updates if time_step > self._initial_steps else 0
+        return self._updates if time_step >= self._initial_steps else 0
 
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
         updates = self.updates_after(time_step)

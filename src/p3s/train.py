@@ -9,10 +9,10 @@
         every R_eval total steps: an evaluation                 evaluation
         every now and then: a row of metrics, a checkpoint      records, checkpoint
 
-T_initial steps are random and without updates; the update after a step and the review at its end
-begin with the step after them. What is random follows from seed, name and step, so a resumed run
-draws what the uninterrupted one would have drawn, and an update whose minibatches happen to hold
-none of the step's own transitions is computed while the environments take that step.
+The first update and the first review follow step T_initial, as in Appendix H. What is random
+follows from seed, name and step, so a resumed run draws what the uninterrupted one would have
+drawn, and an update whose minibatches happen to hold none of the step's own transitions is
+computed while the environments take that step.
 """
 
 from __future__ import annotations
@@ -163,9 +163,10 @@ class Training:
         return self.program.act(self.state, observations, time_step)
 
     def _remember(self, episode: Episode) -> None:
-        returns = self.recent_returns[episode.learner]
-        returns[:-1] = returns[1:]
-        returns[-1] = episode.total
+        if self.scheme.counts(self.time_step - episode.length + 1):
+            returns = self.recent_returns[episode.learner]
+            returns[:-1] = returns[1:]
+            returns[-1] = episode.total
         self._window.episodes.append(list(episode))
 
     def _update_early(self, coming: int) -> int:

@@ -18,7 +18,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "updates_per_step": 1,
         "distance_reduction": "sum",
         "distance_estimate": "period_end",
-        "beta_limit": float("inf"),
+        "beta_limit": 1e9,
         "learners_start": "identical",
         "targets_start": "online",
         "left_out": "period_best",
@@ -54,6 +54,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "final_damping": 1e-5,
     },
 }
+
+SCHEMES_WITH_OWN_CODE = ("single", "cem", "erl")
+OWN_CODE = {"initialization": "fan_in", "targets_start": "online"}
+"""Single TD3, CEM-RL and ERL were run with codes of their own, which start like this; Xavier and
+independent targets are those of the authors' P3S code."""
 
 # Appendix I, keyed by (environment, delayed).
 D_MIN = {
@@ -130,8 +135,10 @@ def preset_fields(
         "pbt": {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))},
     }
     scale = REWARD_SCALE.get((algorithm.name, family))
+    own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     return {
         **PRESETS[preset],
+        **own_code,
         **({} if scale is None else {"reward_scale": scale}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": -(-total // num_learners),

@@ -44,7 +44,7 @@ class Scheme:
     num_learners: int = 4
     """Learners, each with its own environment copy (N)."""
     initial_steps: int = 250
-    """Own steps before the first update (T_initial)."""
+    """Own step of the first update (T_initial)."""
 
     def problem(self) -> str | None:
         """What is wrong with the field values, or None."""
@@ -77,6 +77,10 @@ class Scheme:
     def random_steps(self) -> int:
         """Own steps with uniformly random actions."""
         return 0
+
+    def counts(self, first_step: int) -> bool:
+        """Whether the chief counts the return of an episode that began with this own step."""
+        return True
 
     def with_policy(self, update: int, position: int, backlog: int) -> bool:
         """Whether an update includes a policy step: by its number, and its place in a backlog."""
@@ -148,6 +152,8 @@ class StepScheme(Scheme):
     """Own steps of a learner between two looks of the chief (M)."""
     recent_episodes: int = 10
     """Training returns that the chief looks at, per learner (E_r)."""
+    skip_random_episodes: bool = False
+    """Ignore the returns of episodes in which actions were uniformly random."""
     updates_per_step: int | Literal["N"] = 1
     """Updates of each learner per own environment step: 1 (paper); N, as many as there are
     learners (authors)."""
@@ -181,7 +187,10 @@ class StepScheme(Scheme):
     def random_steps(self) -> int:
         if self.random_until == "next_thousand":
             return 1000 * -(-self.initial_steps // 1000)
-        return self.initial_steps
+        return max(0, self.initial_steps - 1)
+
+    def counts(self, first_step: int) -> bool:
+        return not self.skip_random_episodes or first_step > self.random_steps
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Any:
         return PopulationState(self.init_learners(key, spec))

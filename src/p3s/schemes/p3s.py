@@ -63,9 +63,9 @@ class P3S(StepScheme):
     """Search radius per policy change (ρ)."""
     d_min: float = 0.05
     """Smallest search radius (d_min)."""
-    beta_limit: float = float("inf")
-    """β doubles only while below this and halves only while above its inverse: no bound (paper),
-    1000 (authors)."""
+    beta_limit: float = 1e9
+    """β doubles only while below this and halves only while above its inverse: 1000 (authors); the
+    text has no bound, so `paper` has one so wide that it only keeps β finite and above 0."""
     distance_estimate: Literal["period_end", "every_minibatch"] = "period_end"
     """Measure D_spread and D_change on one batch at the end of a period (paper), or average every
     minibatch's values, clipped to [1e-4, 1e4] (authors)."""

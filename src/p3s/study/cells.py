@@ -55,7 +55,12 @@ def make_cells(study: Study) -> list[Cell]:
     for seed in study.seeds:
         for env in study.environments:
             for method in study.methods:
-                run = {**fields[id(method)], "seed": seed, "steps": study.steps}
+                run = {
+                    **fields[id(method)],
+                    **env.fields,
+                    "seed": seed,
+                    "steps": study.steps_on(env),
+                }
                 cells.append(
                     Cell(
                         id=f"{slug(method.label)}_{slug(env.label)}_seed{seed}",
@@ -129,6 +134,8 @@ def _config(
         config.check()
     except UserError as error:
         words = set(re.findall(r"\w+", str(error)))
+        if env is not None and words & env.fields.keys():
+            raise study.problem(env.at, f"{error} (environment {env.label!r})") from error
         blamed = [key for key in (*method.fields, *method.origins) if key in words]
         at = method.origins[blamed[0]] if blamed else method.at
         raise study.problem(at, f"{error} (method {method.label!r})") from error

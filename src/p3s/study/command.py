@@ -153,7 +153,8 @@ def _show(options: Show) -> int:
     console.print(grid_table("number of seeds", cells, seeds))
     total = sum(cell.config.options.steps for cell in cells)
     console.print(
-        f"{len(cells)} cells of {study.steps:,} steps: {total:,} steps in total", highlight=False
+        f"{len(cells)} cells of up to {study.steps:,} steps: {total:,} steps in total",
+        highlight=False,
     )
     for line in estimate(cells, jobs, options.calibrate, console):
         console.print(line, highlight=False)

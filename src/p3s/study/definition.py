@@ -26,6 +26,10 @@ class Environment:
     label: str
     group: str | None
     at: KeyPath
+    steps: int | None = None
+    """Environment steps of its runs, where these are fewer than the study's."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields of all its runs."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,10 @@ class Study:
     methods: tuple[Method, ...]
     paper: dict[tuple[str, str], float] = field(default_factory=dict)
     """The paper's scores by method and environment label."""
+
+    def steps_on(self, env: Environment) -> int:
+        """Environment steps of every run on this environment."""
+        return self.steps if env.steps is None else min(env.steps, self.steps)
 
     @property
     def num_cells(self) -> int:

@@ -1,9 +1,9 @@
 """A study from its TOML file, with every grid multiplied out.
 
     name = "mine"                        the file's name unless given
-    steps = 100_000                      environment steps of every run
+    steps = 100_000                      environment steps of every run, or the most of them
     seeds = 5                            a count, or a list
-    environments = ["Hopper-v5", {id = "Ant-v5", delay = 20}]
+    environments = ["Hopper-v5", {id = "Ant-v5", delay = 20, steps = 50_000, fields = {...}}]
     preset = "paper"
 
     [fields]                             fields of every run, as of `p3s train`
@@ -43,7 +43,15 @@ _TOP = {
     "methods": list,
     "paper": dict,
 }
-_ENVIRONMENT = {"id": str, "label": str, "delay": int | str, "kwargs": dict, "group": str}
+_ENVIRONMENT = {
+    "id": str,
+    "label": str,
+    "delay": int | str,
+    "kwargs": dict,
+    "group": str,
+    "steps": int,
+    "fields": dict,
+}
 _NAMES = ("scheme", "algorithm", "preset")
 _ELSEWHERE = {"seed": "seeds = [...]", "steps": "steps = ...", "env": "environments = [...]"}
 """Fields of a run that a study sets at its top."""
@@ -144,7 +152,11 @@ def _environment(study: Study, entry: dict[str, Any], delay: Any, at: KeyPath) -
     if "kwargs" in entry:
         name = dataclasses.replace(name, kwargs={**name.kwargs, **entry["kwargs"]})
     label = entry.get("label", environment_label(name))
-    return Environment(entry["id"], name, label, entry.get("group"), at)
+    steps, fields = entry.get("steps"), entry.get("fields", {})
+    if steps is not None and steps < 1:
+        raise study.problem(at, f"steps must be at least 1, not {steps}", "steps")
+    _refuse_elsewhere(study, fields, (*at, "fields"))
+    return Environment(entry["id"], name, label, entry.get("group"), at, steps, fields)
 
 
 def environment_label(name: EnvName) -> str:
