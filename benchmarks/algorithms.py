@@ -29,12 +29,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s import devices
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.learners import init_learners, pick, update_learners
-from p3s.program import compiler_options
-from p3s.replay import Replay
+from p3s.experience.replay import Replay
+from p3s.learning import devices
+from p3s.learning.learners import init_learners, pick, update_learners
+from p3s.learning.program import compiler_options
 from p3s.types import EnvSpec, Guide, Transition, unpack
 
 NUM_LEARNERS = 4

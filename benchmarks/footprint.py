@@ -40,7 +40,7 @@ def start_up() -> None:
 def replay_memory() -> None:
     import numpy as np
 
-    from p3s.replay import Replay
+    from p3s.experience.replay import Replay
     from p3s.types import EnvSpec
 
     before = resident_megabytes()

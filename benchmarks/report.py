@@ -25,7 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.synthetic_runs import write_study
 
-from p3s.report.command import ReportOptions, run_report, write_run_page
+from p3s.cli.report import Options as ReportOptions
+from p3s.cli.report import run_report
+from p3s.report.run_page import write_run_page
 from p3s.report.statistics import iqm, mean_intervals, percentile_interval
 
 ENVS = ("Hopper-v1", "Walker2d-v1", "HalfCheetah-v1", "Ant-v1", "Delayed Hopper-v1",

@@ -25,9 +25,10 @@ import gymnasium
 import jax
 import numpy as np
 
-from p3s import devices, keys
+from p3s import keys
 from p3s.config import resolve
 from p3s.envs import make_env
+from p3s.learning import devices
 from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import unpack

@@ -30,9 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s import devices
 from p3s.config import resolve
 from p3s.envs import make_env
+from p3s.learning import devices
 from p3s.train import Training
 
 ENV = "HalfCheetah-v5"

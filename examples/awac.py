@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from p3s import register
-from p3s.algorithms.deterministic import deterministic_action, squared_distance
 from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_values, value_loss
+from p3s.algorithms.parts.deterministic import deterministic_action, squared_distance
 from p3s.networks import follow
 from p3s.types import Learner
 

@@ -7,11 +7,11 @@ import os
 import jax
 import pytest
 
-from p3s import devices
 from p3s.config import Config, resolve
 from p3s.envs import make_env
+from p3s.learning import devices
+from p3s.learning.program import compiled
 from p3s.networks import Network, register_network
-from p3s.program import compiled
 from p3s.schemes import SCHEMES, scheme_name
 from p3s.schemes.base import EpisodeScheme
 from p3s.train import Training

@@ -11,7 +11,7 @@ import pytest
 
 from p3s.algorithms import acktr
 from p3s.algorithms.acktr import ACKTR
-from p3s.algorithms.squashed_gaussian import gaussian_kl
+from p3s.algorithms.parts.squashed_gaussian import gaussian_kl
 from p3s.types import EnvSpec, Rollout, Transition
 
 from .test_algorithms_losses import check_loss

@@ -15,9 +15,9 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import make_env
 from p3s.envs.probes import PROBES, ProbeEnv
 from p3s.errors import UserError
-from p3s.export import export_onnx
-from p3s.learners import init_learners, pick, update_learners
+from p3s.learning.learners import init_learners, pick, update_learners
 from p3s.policy import Policy
+from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec, Guide, Transition
 
 from .conftest import small_training

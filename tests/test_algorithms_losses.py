@@ -13,9 +13,9 @@ import pytest
 
 from p3s.algorithms import DQN, SAC, SAC2018, SACDiscrete, dqn, sac, sac_2018, sac_discrete
 from p3s.algorithms import squashed_gaussian as squashed
-from p3s.algorithms.categorical import categorical_kl
 from p3s.algorithms.off_policy import value_loss
-from p3s.learners import pick
+from p3s.algorithms.parts.categorical import categorical_kl
+from p3s.learning.learners import pick
 from p3s.networks import follow_every
 from p3s.types import EnvSpec, Guide
 

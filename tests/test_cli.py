@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from p3s import runs
 from p3s.cli import main
+from p3s.cli.train import parse_train
+from p3s.cli.watch import sparkline
+from p3s.runs import opening
 from p3s.schemes import P3S
-from p3s.training_command import parse_train
-from p3s.watch import sparkline
 
 from .conftest import small_config
 
@@ -174,7 +174,7 @@ class TestCommands:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "path", [*sys.path])
         config, _ = parse_train(["mine_here:Mine-v0"])
-        assert runs.env_maker(config)().env_spec.observation_size == 3
+        assert opening.env_maker(config)().env_spec.observation_size == 3
 
     def test_arguments_of_the_environment_arrive(self):
         words = ["max_episode_steps", "7", "xml_file", "hopper.xml", "forward_reward_weight", "0.5"]
@@ -185,7 +185,7 @@ class TestCommands:
             "terminate_when_unhealthy": False,
         }  # fmt: skip
         assert config.options.steps == 9
-        env = runs.env_maker(config)()
+        env = opening.env_maker(config)()
         env.reset(seed=0)
         ends = [env.step(env.action_space.sample())[3] for _ in range(7)]
         assert ends == [False] * 6 + [True]
@@ -213,7 +213,7 @@ class TestCommands:
 
     @pytest.mark.parametrize("scheme", ["distributed", "cem", "single"])
     def test_watch_other_schemes(self, capsys, tmp_path, scheme):
-        training = runs.begin(small_config(steps=200, scheme=scheme), tmp_path / "run")
+        training = opening.begin(small_config(steps=200, scheme=scheme), tmp_path / "run")
         training.run(200)
         training.close()
         code, output, _ = call(capsys, "watch", tmp_path / "run", "--svg", tmp_path / "new/x.svg")

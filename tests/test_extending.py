@@ -12,13 +12,14 @@ from typing import ClassVar
 import pytest
 
 import p3s
-from p3s import extensions, runs
+from p3s import plugins as extensions
 from p3s.algorithms import ALGORITHMS, TD3, Algorithm
 from p3s.cli import main
+from p3s.cli.train import parse_train
 from p3s.config import Config, resolve
 from p3s.errors import UserError
+from p3s.runs import opening
 from p3s.schemes import SCHEMES, Sharing
-from p3s.training_command import parse_train
 
 from .conftest import small_config
 from .test_runs import record
@@ -110,7 +111,7 @@ class TestWorkedExample:
         config = json.loads((run / "whole/config.json").read_text())
         (tmp_path / "config.json").write_text(json.dumps({**config, "modules": ["gone"]}))
         with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
-            runs.load_config(tmp_path)
+            opening.load_config(tmp_path)
 
 
 class TestNames:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import kfac
-from p3s.algorithms.kfac import KFAC, Factors, Trace
 from p3s.algorithms.on_policy import init_dense
+from p3s.algorithms.parts.kfac import KFAC, Factors, Trace
 from p3s.networks import apply_mlp
 
 ROWS = 40

@@ -13,7 +13,6 @@ import pytest
 import p3s
 from p3s.algorithms import DQN, SAC, SQL, TD3
 from p3s.errors import UserError
-from p3s.export import export_onnx
 from p3s.networks import (
     ACTIVATIONS,
     NETWORKS,
@@ -25,6 +24,7 @@ from p3s.networks import (
     part,
 )
 from p3s.policy import Policy
+from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec
 
 from .conftest import small_training

@@ -12,9 +12,9 @@ from safetensors.numpy import load_file, save_file
 import p3s
 from p3s import keys
 from p3s.errors import UserError
-from p3s.export import export_onnx
-from p3s.normalisation import RunningMoments, normalise
+from p3s.experience.normalization import RunningMoments, normalise
 from p3s.policy import Policy, _read_policy_file
+from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec, unpack
 
 from .conftest import SMALL

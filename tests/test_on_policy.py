@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 import p3s
-from p3s import runs
 from p3s.algorithms import ALGORITHMS
 from p3s.config import Config, resolve
 from p3s.envs import make_env
 from p3s.envs.probes import PROBES, Probe, ProbeEnv, action_reward
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
-from p3s.export import export_onnx
-from p3s.normalisation import Scaling, normalise
+from p3s.experience.normalization import Scaling, normalise
+from p3s.experience.rollouts import RolloutRows, unpack_rollout
 from p3s.policy import Policy
+from p3s.policy_onnx import export_onnx
 from p3s.population import Population
-from p3s.rollouts import RolloutRows, unpack_rollout
+from p3s.runs import opening
 from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import EnvSpec, Rollout, Transition, pack
@@ -58,7 +58,7 @@ def small_config(algorithm: str, kind: str = "continuous", **fields) -> Config:
 
 
 def begin(path: Path, algorithm: str, kind: str, **fields) -> Training:
-    return runs.begin(small_config(algorithm, kind, **fields), path)
+    return opening.begin(small_config(algorithm, kind, **fields), path)
 
 
 @pytest.fixture(scope="module", params=CASES, ids="-".join)
@@ -103,7 +103,7 @@ class TestRun:
         training.run(500, callback=lambda now: now.total_steps < 330)
         training.close()
         for until in (370, 500):
-            training, _ = runs.reopen(tmp_path / "run")
+            training, _ = opening.reopen(tmp_path / "run")
             training.run(500, callback=lambda now, last=until: now.total_steps < last)
             training.close()
         assert record(tmp_path / "run") == record(path)

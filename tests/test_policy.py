@@ -14,8 +14,8 @@ import p3s
 from p3s.envs import make_env
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
-from p3s.export import export_onnx
 from p3s.policy import Policy
+from p3s.policy_onnx import export_onnx
 
 from .conftest import SMALL, small_training
 from .test_envs import Counter

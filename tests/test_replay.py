@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from p3s import keys
-from p3s.collect import Collector
 from p3s.envs import Adapter
+from p3s.envs.copies import Collector
 from p3s.errors import TrainingStopped, UserError
-from p3s.replay import Replay, check_memory, memory_needed
+from p3s.experience.replay import Replay, check_memory, memory_needed
 from p3s.types import EnvSpec, Transition, pack, unpack
 
 from .test_envs import Counter

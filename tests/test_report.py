@@ -15,20 +15,22 @@ import pytest
 
 import p3s
 from p3s.cli import main
+from p3s.cli.report import Options as ReportOptions
+from p3s.cli.report import run_report
+from p3s.cli.train import parse_train
 from p3s.errors import UserError
-from p3s.records import read_rows
-from p3s.report.account import cautions, differing_settings, provenance_rows
-from p3s.report.chief import lineage_strip
-from p3s.report.command import ReportOptions, leave_run_page, run_report
+from p3s.report.context import cautions, differing_settings, provenance_rows
 from p3s.report.curves import method_curve, thin
 from p3s.report.export import export_results
 from p3s.report.figures import COLOURS
+from p3s.report.formatting import embed_json
+from p3s.report.guidance import lineage_strip
 from p3s.report.page import TEMPLATES, build_report, render_report
 from p3s.report.results import read_results, read_run
+from p3s.report.run_page import leave_run_page
 from p3s.report.summary import final_value, summarise
 from p3s.report.tables import Table, to_latex, to_markdown
-from p3s.report.wording import embed_json
-from p3s.training_command import parse_train
+from p3s.runs.records import read_rows
 
 from .synthetic_runs import write_rows, write_run, write_study
 

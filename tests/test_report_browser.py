@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from p3s.report.command import ReportOptions, run_report
+from p3s.cli.report import Options as ReportOptions
+from p3s.cli.report import run_report
 
 from .synthetic_runs import write_study
 

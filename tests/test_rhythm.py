@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.rhythm import Due, EveryStep, WholeEpisodes
+from p3s.learning.rhythm import Due, EveryStep, WholeEpisodes
 
 
 def test_every_step():

@@ -14,12 +14,12 @@ import jax
 import numpy as np
 import pytest
 
-from p3s import runs
-from p3s.checkpoint import SEGMENT_ROWS, Checkpoints, Snapshot, _unchanged
 from p3s.errors import TrainingStopped, UserError
+from p3s.experience.replay import Replay
 from p3s.population import Population
-from p3s.records import read_rows
-from p3s.replay import Replay
+from p3s.runs import opening
+from p3s.runs.checkpoints import SEGMENT_ROWS, Checkpoints, Snapshot, _unchanged
+from p3s.runs.records import read_rows
 from p3s.schemes import SCHEMES
 from p3s.train import Training
 from p3s.types import EnvSpec, unpack
@@ -46,13 +46,13 @@ def record(path: Path) -> dict:
 # To break off at `until` is to be killed there: nothing is written on the way out.
 def run(path: Path, until: int | None = None, **fields) -> None:
     config = small_config(steps=800, checkpoint_period=100, **fields)
-    training = runs.begin(config, path)
+    training = opening.begin(config, path)
     training.run(800, callback=lambda now: now.total_steps < (until or 800))
     training.close()
 
 
 def resume(path: Path, until: int = 800) -> list[str]:
-    training, notes = runs.reopen(path)
+    training, notes = opening.reopen(path)
     training.run(800, callback=lambda now: now.total_steps < until)
     training.close()
     return notes
@@ -92,14 +92,14 @@ class TestRecords:
 
     def test_nothing_is_written_for_a_bad_configuration(self, tmp_path):
         with pytest.raises(UserError):
-            runs.begin(small_config(num_learners=0), tmp_path / "run")
+            opening.begin(small_config(num_learners=0), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
     def test_tensorboard_tags(self, tmp_path):
         reader = pytest.importorskip("tensorboardX.proto.event_pb2")
         from tensorboardX.record_writer import masked_crc32c  # noqa: F401
 
-        training = runs.begin(small_config(steps=400), tmp_path / "run", tensorboard=True)
+        training = opening.begin(small_config(steps=400), tmp_path / "run", tensorboard=True)
         training.run(400)
         training.close()
         (events,) = (tmp_path / "run/tensorboard").iterdir()
@@ -145,7 +145,7 @@ class TestExactResume:
 
     def test_before_the_first_checkpoint(self, tmp_path):
         run(tmp_path / "whole")
-        training = runs.begin(small_config(steps=800, checkpoint_period=100), tmp_path / "parts")
+        training = opening.begin(small_config(steps=800, checkpoint_period=100), tmp_path / "parts")
         training.run(800, callback=lambda now: now.total_steps < 60)
         training.close()
         assert resume(tmp_path / "parts") == ["no checkpoint yet: starting from the beginning"]
@@ -154,15 +154,15 @@ class TestExactResume:
     def test_extended(self, tmp_path):
         run(tmp_path / "whole")
         config = small_config(steps=400, checkpoint_period=100)
-        training = runs.begin(config, tmp_path / "parts")
+        training = opening.begin(config, tmp_path / "parts")
         training.run(400)
         training.close()
-        training, _ = runs.reopen(tmp_path / "parts", steps=800)
+        training, _ = opening.reopen(tmp_path / "parts", steps=800)
         assert training.options.steps == 800
         training.run(800)
         training.close()
         assert record(tmp_path / "parts") == record(tmp_path / "whole")
-        assert runs.load_config(tmp_path / "parts").options.steps == 800
+        assert opening.load_config(tmp_path / "parts").options.steps == 800
 
     def test_environment_that_cannot_be_captured_begins_new_episodes(self, tmp_path):
         population = Population(Unpicklable, **{**SMALL, "evaluation_period": 0})
@@ -194,51 +194,51 @@ class TestExactResume:
         assert Population.load(tmp_path / "saved").num_steps == 200
 
     def test_only_one_process_writes(self, tmp_path):
-        first = runs.begin(small_config(steps=400), tmp_path / "run")
+        first = opening.begin(small_config(steps=400), tmp_path / "run")
         first.run(200)
         first.checkpoint()
         with pytest.raises(UserError, match="another process trains this run"):
-            runs.reopen(tmp_path / "run")
+            opening.reopen(tmp_path / "run")
         being_written = tmp_path / "run" / "checkpoints" / ".tmp-step-000000000300"
         being_written.mkdir()
         assert Population.load(tmp_path / "run").num_steps == 200
         assert being_written.exists()
         first.close()
-        again, _ = runs.reopen(tmp_path / "run")
+        again, _ = opening.reopen(tmp_path / "run")
         assert not being_written.exists()
         again.close()
 
     def test_a_complete_run_without_checkpoints_keeps_its_records(self, tmp_path):
-        training = runs.begin(small_config(steps=400), tmp_path / "run")
+        training = opening.begin(small_config(steps=400), tmp_path / "run")
         training.run(400)
         training.close()
         shutil.rmtree(tmp_path / "run" / "checkpoints")
         before = record(tmp_path / "run")
         with pytest.raises(UserError, match="complete and its checkpoints are gone"):
-            runs.reopen(tmp_path / "run")
+            opening.reopen(tmp_path / "run")
         assert record(tmp_path / "run") == before
 
     def test_records_that_lost_rows_are_not_filled_up(self, tmp_path):
-        training = runs.begin(small_config(steps=400), tmp_path / "run")
+        training = opening.begin(small_config(steps=400), tmp_path / "run")
         training.run(400)
         training.close()
         (tmp_path / "run" / "metrics.jsonl").unlink()
         with pytest.raises(UserError, match=r"metrics\.jsonl is shorter than at the checkpoint"):
-            runs.reopen(tmp_path / "run", steps=800)
+            opening.reopen(tmp_path / "run", steps=800)
         assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
         with pytest.raises(UserError, match="holds a run of 'p3s train'"):
             Population("InvertedPendulum-v5", **SMALL).save(tmp_path / "run")
 
     def test_not_to_fewer_steps_than_there_are(self, tmp_path):
-        training = runs.begin(small_config(steps=400), tmp_path / "run")
+        training = opening.begin(small_config(steps=400), tmp_path / "run")
         training.run(200)
         training.checkpoint()
         training.close()
         with pytest.raises(UserError, match="has 200 steps already, not 100"):
-            runs.reopen(tmp_path / "run", steps=100)
-        assert runs.load_config(tmp_path / "run").options.steps == 400
-        runs.reopen(tmp_path / "run", steps=300)[0].close()
-        assert runs.load_config(tmp_path / "run").options.steps == 300
+            opening.reopen(tmp_path / "run", steps=100)
+        assert opening.load_config(tmp_path / "run").options.steps == 400
+        opening.reopen(tmp_path / "run", steps=300)[0].close()
+        assert opening.load_config(tmp_path / "run").options.steps == 300
 
     def test_terminated(self, tmp_path, run_arguments):
         """SIGTERM writes a checkpoint where it stops, and says how to go on."""
@@ -253,7 +253,7 @@ class TestExactResume:
         assert process.returncode == 128 + signal.SIGTERM
         assert f"p3s resume {run_path}" in output
         (checkpoint,) = (run_path / "checkpoints").iterdir()
-        training, _ = runs.reopen(run_path)
+        training, _ = opening.reopen(run_path)
         training.close()
         assert f"step-{training.total_steps:012d}" == checkpoint.name
 
@@ -301,10 +301,10 @@ class TestDamage:
 
     def test_no_run(self, tmp_path):
         with pytest.raises(UserError, match="is not a run"):
-            runs.reopen(tmp_path)
+            opening.reopen(tmp_path)
         (tmp_path / "config.json").write_text("{}")
         with pytest.raises(UserError, match="not a run's configuration"):
-            runs.reopen(tmp_path)
+            opening.reopen(tmp_path)
 
 
 def written_checkpoints(folder: Path) -> tuple[Checkpoints, Replay]:
@@ -449,7 +449,7 @@ class TestTrouble:
     def test_not_a_number_in_a_loss_stops_the_run(self, tmp_path):
         path = tmp_path / "run"
         config = small_config(steps=800, checkpoint_period=100, learning_rate=1e30)
-        training = runs.begin(config, path)
+        training = opening.begin(config, path)
         with pytest.raises(TrainingStopped, match=r"at total step \d+: the \w+ of learner \d is"):
             training.run(800)
         training.close()
@@ -498,7 +498,7 @@ class TestTrouble:
 
     def test_environment_error_keeps_the_last_checkpoint(self, tmp_path):
         config = small_config(steps=800, checkpoint_period=100)
-        training = runs.begin(config, tmp_path / "run")
+        training = opening.begin(config, tmp_path / "run")
         training.run(240)
 
         def fail(action):
@@ -510,6 +510,6 @@ class TestTrouble:
         ):
             training.run(800)
         training.close()
-        reopened, notes = runs.reopen(tmp_path / "run")
+        reopened, notes = opening.reopen(tmp_path / "run")
         reopened.close()
         assert (reopened.total_steps, notes) == (240, [])

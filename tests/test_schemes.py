@@ -12,7 +12,7 @@ import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.config import RunOptions, field_values, resolve
-from p3s.learners import distances
+from p3s.learning.learners import distances
 from p3s.presets import PRESETS
 from p3s.schemes import P3S, PBT, SCHEMES, Resetting, scheme_name
 from p3s.schemes.base import StepScheme

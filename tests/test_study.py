@@ -12,17 +12,17 @@ import pytest
 
 from p3s.envs import parse_name
 from p3s.errors import UserError
-from p3s.records import last_row
+from p3s.field_types import Mismatch, convert
+from p3s.runs.records import last_row
 from p3s.study import estimate
 from p3s.study.catalog import catalog, find_study
 from p3s.study.cells import Cell, check_environments, make_cells, select
 from p3s.study.definition import Study, slug
 from p3s.study.display import brief, duration, status_table, summary
 from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
-from p3s.study.positions import Positions
 from p3s.study.reading import environment_label, parse
 from p3s.study.scheduler import core_shares
-from p3s.values import Mismatch, convert
+from p3s.study.toml_lines import Positions
 
 from .test_cli import call
 

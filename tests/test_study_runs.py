@@ -14,7 +14,7 @@ import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.cli import main
-from p3s.runs import load_config
+from p3s.runs.opening import load_config
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
@@ -53,7 +53,7 @@ from typing import ClassVar
 import gymnasium
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 from p3s.algorithms import TD3
-from p3s.extensions import register
+from p3s.plugins import register
 
 @register
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms.td3 import TD3, policy_loss, squared_distance, td_target, value_loss
-from p3s.learners import init_learners, pick, update_learners
+from p3s.learning.learners import init_learners, pick, update_learners
 from p3s.networks import init_mlp
 from p3s.types import EnvSpec, Guide, Transition
 

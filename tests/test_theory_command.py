@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from p3s.cli.theory import Options as Theory
+from p3s.cli.theory import run as run_theory
 from p3s.errors import UserError
-from p3s.theory.command import Theory, run_theory
 from p3s.theory.lemmas import STATEMENTS
 
 SMALL: dict[str, Any] = {"num_mdps": 600, "num_states": 2, "num_actions": 2}

@@ -33,12 +33,7 @@ from p3s.theory.limits import (
 )
 from p3s.theory.mdp import from_arrays, state_values
 from p3s.theory.policies import kl, tilt
-from p3s.theory.update import (
-    guided_update,
-    lemma_5_constants,
-    smallest_threshold,
-    threshold,
-)
+from p3s.theory.update import guided_update, lemma_5_constants, smallest_threshold, threshold
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ action, _ = population.predict(observation)
 
 from p3s.envs import make_env
 from p3s.errors import TrainingStopped, UserError
-from p3s.extensions import register
 from p3s.networks import register_network
+from p3s.plugins import register
 from p3s.policy import Policy
 from p3s.population import Population, evaluate, load
 from p3s.report.export import load_results

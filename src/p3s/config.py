@@ -18,11 +18,11 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import Adapter, EnvName, describe, parse_name
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
-from p3s.extensions import find, modules_of, recorded
+from p3s.field_types import Mismatch, convert, field_types
+from p3s.plugins import find, modules_of, recorded
 from p3s.presets import PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 from p3s.schemes.on_policy import OnPolicySingle
-from p3s.values import Mismatch, convert, field_types
 
 
 @dataclass(frozen=True, kw_only=True)

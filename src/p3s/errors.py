@@ -25,3 +25,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     else:
         hint = f"none of the {len(known)} known names is like it"
     return UserError(f"unknown {kind} {name!r}: {hint}")
+
+
+def environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:
+    """What a user is told of an error that an environment raised."""
+    text = f"{type(error).__name__}: {error}"
+    return TrainingStopped(f"the environment of learner {learner} raised {when}: {text}")

@@ -23,10 +23,9 @@ import numpy as np
 
 from p3s import keys
 from p3s.algorithms import Algorithm
-from p3s.collect import environment_error
 from p3s.envs import Adapter
-from p3s.errors import TrainingStopped
-from p3s.normalisation import Scaling, normalise
+from p3s.errors import TrainingStopped, environment_error
+from p3s.experience.normalization import Scaling, normalise
 from p3s.types import Params
 
 LONGEST_EPISODE = 100_000

@@ -11,15 +11,18 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from p3s import devices, runs
-from p3s.checkpoint import Checkpoints
 from p3s.config import resolve
 from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, parse_name
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
+from p3s.learning import devices
 from p3s.policy import Policy
-from p3s.progress import TrainingProgress
-from p3s.records import RunFolder, provenance, write_text
+from p3s.runs import opening
+from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.files import write_text
+from p3s.runs.progress import TrainingProgress
+from p3s.runs.provenance import provenance
+from p3s.runs.records import RunFolder
 from p3s.train import Training
 
 
@@ -50,7 +53,7 @@ class Population:
             fields["num_learners"] = num_learners
         name = parse_name(env, delay, env_kwargs) if isinstance(env, str) else None
         config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
-        make = partial(make_env, env, delay) if name is None else runs.env_maker(config)
+        make = partial(make_env, env, delay) if name is None else opening.env_maker(config)
         self._training = Training(config, make)
         self.evaluations: list[dict[str, Any]] = []
 
@@ -145,13 +148,13 @@ class Population:
         env: the callable again, if the population was made with one.
         """
         devices.prepare()
-        config = runs.load_config(Path(path))
+        config = opening.load_config(Path(path))
         population = cls.__new__(cls)
         delay = config.callable_delay
-        make = partial(make_env, env, delay) if env is not None else runs.env_maker(config)
+        make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
         population._training = Training(config, make)
         population.evaluations = []
-        runs.restore(population._training, Path(path))
+        opening.restore(population._training, Path(path))
         return population
 
 
@@ -163,7 +166,7 @@ def load(path: str | Path) -> Policy:
     if not (path / "policy.safetensors").exists():
         raise UserError(f"{path} holds no policy yet: is it a run?")
     if (path / "config.json").exists():
-        runs.load_config(path)  # imports the modules that the run needs
+        opening.load_config(path)  # imports the modules that the run needs
     return Policy.load(path / "policy.safetensors")
 
 

@@ -27,21 +27,22 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.checkpoint import Checkpoints, Snapshot
-from p3s.collect import Collector, Episode
 from p3s.config import Config, check_actions
 from p3s.envs import Adapter
+from p3s.envs.copies import Collector, Episode
 from p3s.errors import TrainingStopped
 from p3s.evaluation import Evaluator
-from p3s.learners import pick
-from p3s.metrics import MetricsWindow
-from p3s.normalisation import RunningMoments, Scaling, normalise
-from p3s.policy import Policy, flatten_names, unflatten_names
-from p3s.program import Program
-from p3s.records import RunFolder
-from p3s.replay import Replay, check_memory
-from p3s.rhythm import Due
-from p3s.rollouts import rollout_rows, unpack_rollout
+from p3s.experience.normalization import RunningMoments, Scaling, normalise
+from p3s.experience.replay import Replay, check_memory
+from p3s.experience.rollouts import rollout_rows, unpack_rollout
+from p3s.learning.learners import pick
+from p3s.learning.metrics import MetricsWindow
+from p3s.learning.program import Program
+from p3s.learning.rhythm import Due
+from p3s.policy import Policy
+from p3s.runs.checkpoints import Checkpoints, Snapshot
+from p3s.runs.records import RunFolder
+from p3s.trees import flatten_names, unflatten_names
 from p3s.types import unpack
 
 

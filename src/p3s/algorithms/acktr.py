@@ -25,7 +25,6 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.kfac import KFAC, Trace, trace
 from p3s.algorithms.on_policy import (
     OnPolicy,
     advantages,
@@ -36,7 +35,8 @@ from p3s.algorithms.on_policy import (
     log_probability,
     policy_gaussian,
 )
-from p3s.algorithms.squashed_gaussian import Gaussian, gaussian_kl
+from p3s.algorithms.parts.kfac import KFAC, Trace, trace
+from p3s.algorithms.parts.squashed_gaussian import Gaussian, gaussian_kl
 from p3s.networks import Layers, apply_mlp
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.deterministic import DeterministicActorCritic
+from p3s.algorithms.parts.deterministic import DeterministicActorCritic
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,8 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.categorical import at_action, categorical_kl
 from p3s.algorithms.off_policy import OffPolicy, bootstrap
+from p3s.algorithms.parts.categorical import at_action, categorical_kl
 from p3s.networks import apply_network, follow_every, part
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 

@@ -28,8 +28,8 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.base import Algorithm
-from p3s.algorithms.categorical import at_action
-from p3s.algorithms.squashed_gaussian import Gaussian
+from p3s.algorithms.parts.categorical import at_action
+from p3s.algorithms.parts.squashed_gaussian import Gaussian
 from p3s.networks import MLP, Layers, Shaped, apply_mlp
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout, Transition
 

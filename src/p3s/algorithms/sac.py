@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import bootstrap, q_values, value_loss
-from p3s.algorithms.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
-from p3s.algorithms.squashed_gaussian import (
+from p3s.algorithms.parts.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
+from p3s.algorithms.parts.squashed_gaussian import (
     GaussianActorCritic,
     gaussian,
     policy_loss,

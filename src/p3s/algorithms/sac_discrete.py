@@ -25,9 +25,9 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.categorical import at_action, categorical_kl
 from p3s.algorithms.off_policy import bootstrap
-from p3s.algorithms.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
+from p3s.algorithms.parts.categorical import at_action, categorical_kl
+from p3s.algorithms.parts.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
 from p3s.networks import apply_network
 from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 

@@ -18,13 +18,13 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.deterministic import (
+from p3s.algorithms.off_policy import value_loss
+from p3s.algorithms.parts.deterministic import (
     DeterministicActorCritic,
     policy_loss,
     squared_distance,
     td_target,
 )
-from p3s.algorithms.off_policy import value_loss
 
 __all__ = ["TD3", "policy_loss", "squared_distance", "td_target", "value_loss"]
 

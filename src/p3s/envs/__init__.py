@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +12,7 @@ from p3s.envs.delay import Delay, DelayedReward
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
 from p3s.errors import UserError, unknown
+from p3s.user_modules import search_current_folder
 
 EnvSource = str | Callable[[], gymnasium.Env]
 
@@ -43,12 +42,6 @@ def make_env(
     return Adapter(made)
 
 
-def search_current_folder() -> None:
-    """Let modules that a user names be found in the current folder too."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
-
-
 def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
     if ":" in name.id:
         search_current_folder()
@@ -73,5 +66,4 @@ __all__ = [
     "describe",
     "make_env",
     "parse_name",
-    "search_current_folder",
 ]

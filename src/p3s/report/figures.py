@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import UserError
-from p3s.report.chief import distances, lineage_strip
+from p3s.report.guidance import distances, lineage_strip
 from p3s.report.page import Report
 from p3s.report.results import RunResult
 

@@ -15,18 +15,18 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from p3s.report.account import (
+from p3s.report.context import (
     cautions,
     common_settings,
     differing_settings,
     duration,
     provenance_rows,
 )
-from p3s.report.chief import chief_data
 from p3s.report.curves import Curve, learner_lines, method_curve
+from p3s.report.formatting import compact, embed_json, interval_text, ratio_text, score_text
+from p3s.report.guidance import chief_data
 from p3s.report.results import Results, RunResult
 from p3s.report.summary import Cell, Summary, summarise
-from p3s.report.wording import compact, embed_json, interval_text, ratio_text, score_text
 
 TEMPLATES = Path(__file__).parent / "template"
 NUM_COLOURS = 8

@@ -16,7 +16,7 @@ from typing import Any
 
 from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
 from p3s.errors import UserError
-from p3s.records import read_config
+from p3s.runs.records import read_config
 
 EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "seconds")
 

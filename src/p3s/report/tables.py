@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.records import write_text
+from p3s.report.formatting import ratio_text, score_text
 from p3s.report.statistics import Interval
 from p3s.report.summary import Cell, Summary
-from p3s.report.wording import ratio_text, score_text
+from p3s.runs.files import write_text
 
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",

@@ -20,8 +20,8 @@ import numpy as np
 from p3s import chief
 from p3s.algorithms import Algorithm
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.learners import act, init_learners, pick, update_learners
-from p3s.rhythm import EveryStep, Rhythm, WholeEpisodes
+from p3s.learning.learners import act, init_learners, pick, update_learners
+from p3s.learning.rhythm import EveryStep, Rhythm, WholeEpisodes
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 

@@ -29,7 +29,7 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.errors import UserError
-from p3s.learners import act, pick
+from p3s.learning.learners import act, pick
 from p3s.schemes.base import EpisodeScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 

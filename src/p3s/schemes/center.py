@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from p3s.algorithms import Algorithm
-from p3s.learners import distances, pick, update_learners
+from p3s.learning.learners import distances, pick, update_learners
 from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.learners import act, init_learners, pick, update_learners
+from p3s.learning.learners import act, init_learners, pick, update_learners
 from p3s.schemes.base import EpisodeScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 

@@ -16,9 +16,8 @@ import jax
 
 from p3s import keys
 from p3s.algorithms.on_policy import OnPolicy
-from p3s.learners import init_learners
-from p3s.rhythm import Rhythm
-from p3s.rollouts import RolloutRhythm
+from p3s.learning.learners import init_learners
+from p3s.learning.rhythm import Rhythm, RolloutRhythm
 from p3s.schemes.base import PopulationState, Scheme
 from p3s.types import EnvSpec, Metrics, Rollout
 

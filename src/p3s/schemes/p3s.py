@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.learners import distances, pairwise_distances, pick, update_learners
+from p3s.learning.learners import distances, pairwise_distances, pick, update_learners
 from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 

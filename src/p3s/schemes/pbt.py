@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
-from p3s.learners import act, update_learners
+from p3s.learning.learners import act, update_learners
 from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Learner, Metrics, Transition
 

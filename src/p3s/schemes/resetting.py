@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s.errors import UserError
-from p3s.learners import pick
+from p3s.learning.learners import pick
 from p3s.schemes.base import PopulationState, StepScheme
 from p3s.types import EnvSpec
 

@@ -16,9 +16,9 @@ import gymnasium
 from p3s.config import Config, RunOptions, check_actions, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError, unknown
+from p3s.field_types import Mismatch, convert, field_types
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
-from p3s.values import Mismatch, convert, field_types
 
 
 @dataclass(frozen=True)

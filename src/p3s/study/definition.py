@@ -9,8 +9,8 @@ from typing import Any
 
 from p3s.envs import EnvName
 from p3s.errors import UserError
-from p3s.study.positions import Path as KeyPath
-from p3s.study.positions import Positions
+from p3s.study.toml_lines import Path as KeyPath
+from p3s.study.toml_lines import Positions
 
 STEPS = 1_000_000
 SEEDS = 5

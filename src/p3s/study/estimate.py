@@ -24,9 +24,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from p3s import devices, replay
 from p3s.config import Config
 from p3s.envs import Adapter, EnvName, make_env
+from p3s.experience import replay
+from p3s.learning import devices
 from p3s.schemes.base import EpisodeScheme
 from p3s.study.cells import Cell
 from p3s.study.display import brief, duration

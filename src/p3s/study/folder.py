@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import UserError
-from p3s.locks import try_lock
-from p3s.records import is_complete, last_row, write_text
-from p3s.runs import load_config
+from p3s.runs.files import write_text
+from p3s.runs.locks import try_lock
+from p3s.runs.opening import load_config
+from p3s.runs.records import is_complete, last_row
 from p3s.study.cells import Cell
 from p3s.study.definition import Study
 

@@ -27,9 +27,9 @@ from typing import Any
 from p3s.envs import EnvName, parse_name
 from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
 from p3s.errors import UserError, unknown
+from p3s.field_types import Mismatch, convert, show
 from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
-from p3s.study.positions import Path as KeyPath
-from p3s.values import Mismatch, convert, show
+from p3s.study.toml_lines import Path as KeyPath
 
 _TOP = {
     "name": str,

@@ -54,7 +54,7 @@ class Display(Protocol):
 
 
 @dataclass(frozen=True)
-class Options:
+class SchedulerOptions:
     """How to run a study."""
 
     jobs: int
@@ -116,7 +116,7 @@ class Scheduler:
     """Runs cells until all are complete, failed, or somebody asks to stop."""
 
     def __init__(
-        self, folder: StudyFolder, cells: list[Cell], options: Options, display: Display
+        self, folder: StudyFolder, cells: list[Cell], options: SchedulerOptions, display: Display
     ) -> None:
         self._folder, self._options, self._display = folder, options, display
         self._progress = {cell.id: folder.progress(cell) for cell in cells}

@@ -17,12 +17,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from p3s import devices, runs
 from p3s.config import Config
 from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
-from p3s.extensions import import_module
-from p3s.report.command import leave_run_page
+from p3s.learning import devices
+from p3s.plugins import import_module
+from p3s.report.run_page import leave_run_page
+from p3s.runs import opening
 from p3s.study.folder import write_failure
 from p3s.train import Training
 
@@ -51,9 +52,9 @@ def open_run(path: Path, config: Config) -> Training:
     if not (path / "config.json").exists():
         # Killed before anything was worth keeping, or never begun.
         shutil.rmtree(path, ignore_errors=True)
-        return runs.begin(config, path)
-    longer = config.options.steps > runs.load_config(path).options.steps
-    training, notes = runs.reopen(path, config.options.steps if longer else None)
+        return opening.begin(config, path)
+    longer = config.options.steps > opening.load_config(path).options.steps
+    training, notes = opening.reopen(path, config.options.steps if longer else None)
     for note in notes:
         print(note)
     return training

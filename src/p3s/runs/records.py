@@ -17,14 +17,12 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
-import subprocess
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
 from p3s.errors import UserError
-from p3s.locks import try_lock
+from p3s.runs.locks import try_lock
+from p3s.runs.loggers import tensorboard_scalars, tensorboard_writer
 
 STREAMS = ("metrics", "evaluations", "lineage")
 TAIL_BYTES = 1 << 14
@@ -38,7 +36,7 @@ class RunFolder:
         self.path = path
         self._files: dict[str, IO[str]] = {}
         self._lock: int | None = None
-        self._make_writer = _tensorboard_writer() if tensorboard else None
+        self._make_writer = tensorboard_writer() if tensorboard else None
         self._tensorboard: Any = None
 
     def claim(self) -> None:
@@ -152,88 +150,3 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise UserError(f"{file} is not a run's configuration")
     return config
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all: to a temporary name, to disk, then renamed."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def provenance() -> dict[str, Any]:
-    """Versions, commit and machine, for config.json."""
-    packages = ("p3s", "jax", "jaxlib", "optax", "numpy", "gymnasium", "mujoco")
-    versions = {name: metadata.version(name) for name in packages}
-    return {
-        "versions": {"python": platform.python_version(), **versions},
-        "commit": _commit(),
-        "machine": {
-            "system": platform.platform(),
-            "processor": platform.machine(),
-            "cores": os.cpu_count(),
-        },
-    }
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that this package runs from, if it runs from one."""
-    here = Path(__file__).resolve().parent
-    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
-    try:
-        tracked = ["git", "-C", str(here), "ls-files", "--error-unmatch", __file__]
-        subprocess.run(tracked, capture_output=True, check=True)
-        return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _tensorboard_writer() -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise UserError("--tensorboard needs tensorboardX: pip install 'p3s[tb]'") from error
-    return SummaryWriter
-
-
-_METRIC_TAGS = {"value_loss": "train/critic_loss", "policy_loss": "train/actor_loss"}
-
-
-def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
-    """A row as TensorBoard tags, the ones that users of Stable-Baselines3 know."""
-    scalars: dict[str, Any] = {}
-    if stream == "evaluations":
-        scalars = {
-            "eval/mean_reward": row["score"],
-            "eval/population_mean_reward": row["mean"],
-            "eval/champion_reward": row["champion_return"],
-        }
-        for learner, returns in enumerate(row["learner_returns"]):
-            scalars[f"learner_{learner}/eval_reward"] = sum(returns) / len(returns)
-    elif stream == "lineage":
-        scalars = {
-            f"population/{name}": row.get(name) for name in ("beta", "spread", "change", "best")
-        }
-    else:
-        scalars["time/fps"] = row["steps_per_second"]
-        scalars["rollout/ep_rew_mean"] = _mean(row["recent_returns"])
-        for learner, value in enumerate(row["recent_returns"]):
-            scalars[f"learner_{learner}/ep_rew_mean"] = value
-        for name, values in row["learners"].items():
-            scalars[_METRIC_TAGS.get(name, f"train/{name}")] = _mean(values)
-            for learner, value in enumerate(values):
-                scalars[f"learner_{learner}/{name}"] = value
-    return {tag: value for tag, value in scalars.items() if value is not None}
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    return sum(known) / len(known) if known else None

@@ -1,4 +1,4 @@
-"""The command `p3s report`, and the page that a training leaves in its folder."""
+"""`p3s report`: runs or a study as one page."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Annotated
 import tyro
 
 from p3s.errors import UserError
-from p3s.records import write_text
-from p3s.report.page import build_report, render_report, render_run
-from p3s.report.results import read_results, read_run
-
-PAGE = "report.html"
+from p3s.report.page import build_report, render_report
+from p3s.report.results import read_results
+from p3s.report.run_page import PAGE, write_run_page
+from p3s.runs.files import write_text
 
 
 @dataclass(frozen=True)
-class ReportOptions:
+class Options:
     """Write a report of runs or of a study as one web page that needs no network."""
 
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS|STUDY")]
@@ -32,7 +31,7 @@ class ReportOptions:
     """Seed of the bootstrap."""
 
 
-def run_report(options: ReportOptions) -> list[Path]:
+def run_report(options: Options) -> list[Path]:
     """Write the page, and figures and tables if asked for; the paths written."""
     out = _out(options)
     if options.figures is not None:
@@ -58,7 +57,14 @@ def run_report(options: ReportOptions) -> list[Path]:
     return written
 
 
-def _out(options: ReportOptions) -> Path:
+def run(options: Options) -> int:
+    """Write the report and name the files."""
+    for path in run_report(options):
+        print(f"wrote {path}")
+    return 0
+
+
+def _out(options: Options) -> Path:
     if not options.runs:
         raise UserError("give run folders, or a study's folder, to report on")
     if options.out is None:
@@ -66,22 +72,3 @@ def _out(options: ReportOptions) -> Path:
     if options.out.suffix not in (".html", ".htm"):
         raise UserError(f"the page is written as .html, not {options.out.name!r}")
     return options.out
-
-
-def write_run_page(path: Path, out: Path | None = None, title: str | None = None) -> Path:
-    """Write the page of a single run, into its folder unless told otherwise."""
-    run, notes = read_run(path)
-    if not run.evaluations:
-        raise UserError(f"{path} has no evaluation yet")
-    out = path / PAGE if out is None else out
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, render_run(run, notes, title))
-    return out
-
-
-def leave_run_page(path: Path) -> str:
-    """Write a run's page at its end, and say so; whatever goes wrong, the run itself is fine."""
-    try:
-        return f"report: {write_run_page(path)}"
-    except Exception as error:
-        return f"no report was written: {error}"

@@ -15,7 +15,7 @@ import numpy as np
 from p3s import keys
 from p3s.envs import Adapter
 from p3s.envs.state import can_capture, capturable_names, capture, restore
-from p3s.errors import TrainingStopped
+from p3s.errors import TrainingStopped, environment_error
 from p3s.types import EnvSpec, Transition, pack
 
 
@@ -125,9 +125,3 @@ def _check_finite(what: str, values: np.ndarray) -> None:
     if not finite.all():
         learner = int(np.argwhere(~finite)[0][0])
         raise TrainingStopped(f"the {what.format(learner)} is {values[learner]}")
-
-
-def environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:
-    """What a user is told of an error that an environment raised."""
-    text = f"{type(error).__name__}: {error}"
-    return TrainingStopped(f"the environment of learner {learner} raised {when}: {text}")

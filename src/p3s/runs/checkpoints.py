@@ -27,7 +27,7 @@ import numpy as np
 from safetensors.numpy import load_file, save
 
 from p3s.errors import UserError
-from p3s.replay import Replay
+from p3s.experience.replay import Replay
 
 KEPT = 2
 SEGMENT_ROWS = 1 << 14

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from p3s.chief import search_radius
+from p3s.cli.arguments import Run
 from p3s.errors import UserError
-from p3s.records import is_complete, read_config, read_rows, write_text
+from p3s.runs.files import write_text
+from p3s.runs.records import is_complete, read_config, read_rows
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -112,3 +115,23 @@ def watch(path: Path, refresh: float, once: bool, svg: Path | None = None) -> No
                 time.sleep(refresh)
         except KeyboardInterrupt:
             return
+
+
+@dataclass(frozen=True)
+class Options:
+    """Follow a run in the terminal, while it trains or after."""
+
+    run: Run
+    """Run folder."""
+    refresh: float = 2.0
+    """Seconds between two looks."""
+    once: bool = False
+    """Print one look and exit."""
+    svg: Path | None = None
+    """Write one look as a picture and exit."""
+
+
+def run(options: Options) -> int:
+    """Show the run until it is complete."""
+    watch(options.run, options.refresh, options.once, options.svg)
+    return 0

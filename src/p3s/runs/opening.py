@@ -10,12 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from p3s.checkpoint import Checkpoints
+from p3s.runs.checkpoints import Checkpoints
 from p3s.config import Config
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
-from p3s.extensions import import_module
-from p3s.records import RunFolder, is_complete, provenance, read_config, write_text
+from p3s.plugins import import_module
+from p3s.runs.records import RunFolder, is_complete, read_config
+from p3s.runs.provenance import provenance
+from p3s.runs.files import write_text
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]

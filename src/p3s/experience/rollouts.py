@@ -11,8 +11,7 @@ import numpy as np
 
 from p3s.algorithms import Algorithm
 from p3s.algorithms.on_policy import OnPolicy
-from p3s.normalisation import Scaling, normalise
-from p3s.rhythm import Due
+from p3s.experience.normalization import Scaling, normalise
 from p3s.types import Array, EnvSpec, Rollout, unpack
 
 
@@ -65,30 +64,3 @@ def rollout_rows(algorithm: Algorithm, spec: EnvSpec) -> RolloutRows | None:
 def unpack_rollout(spec: EnvSpec, rows: Array) -> Rollout:
     """Read packed rows back, (..., rows, row_size + 2)."""
     return Rollout(unpack(spec, rows[..., :-2]), rows[..., -2], rows[..., -1])
-
-
-class RolloutRhythm:
-    """One copy steps; one update follows when the algorithm says that the rollout is full."""
-
-    def __init__(self, algorithm: OnPolicy) -> None:
-        self._algorithm = algorithm
-        self.num_rows = 0
-
-    def active(self, steps_left: int) -> np.ndarray:
-        return np.zeros(1, np.int64)
-
-    def updates_after(self, time_step: int) -> int:
-        return 0
-
-    def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
-        self.num_rows += 1
-        if not self._algorithm.rollout_full(self.num_rows, bool(ended)):
-            return Due()
-        self.num_rows = 0
-        return Due(updates=1)
-
-    def snapshot(self) -> dict[str, np.ndarray]:
-        return {"num_rows": np.array(self.num_rows)}
-
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        self.num_rows = int(arrays["num_rows"])

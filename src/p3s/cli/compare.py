@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.table import Table
 
-from p3s.console import table_console
+from p3s.cli.console import table_console
+from p3s.cli.watch import sparkline
 from p3s.errors import UserError
 from p3s.report.results import read_run
-from p3s.watch import sparkline
 
 
 @dataclass(frozen=True)
@@ -115,3 +116,23 @@ def compare(paths: list[Path], out: Path | None, terminal: bool) -> None:
     if out is not None:
         draw_curves(curves, out)
         console.print(f"wrote {out}", highlight=False)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Put runs side by side: a table, and their learning curves."""
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN")]
+    """Run folders."""
+    out: Path | None = None
+    """Draw the learning curves into this file (.png, .svg or .pdf)."""
+    terminal: bool = False
+    """Draw them in the terminal."""
+
+
+def run(options: Options) -> int:
+    """Print the table, and draw the curves where asked."""
+    if not options.runs:
+        raise UserError("give the run folders to compare")
+    compare(list(options.runs), options.out, options.terminal)
+    return 0

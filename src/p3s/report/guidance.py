@@ -9,8 +9,8 @@ import numpy as np
 
 from p3s.chief import search_radius
 from p3s.report.curves import thin
+from p3s.report.formatting import compact
 from p3s.report.results import RunResult
-from p3s.report.wording import compact
 
 POINTS = 160
 

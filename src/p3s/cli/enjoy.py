@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
 from p3s import keys
+from p3s.cli.arguments import RunOrPolicy
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.evaluation import LONGEST_EPISODE
 from p3s.policy import Policy
-from p3s.population import policy_env
+from p3s.population import load, policy_env
 
 
 def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path | None) -> None:
@@ -92,3 +94,25 @@ def _write(imageio: Any, path: Path, frames: list[Any], rate: int) -> None:
         imageio.imwrite(path, frames, duration=1000 / rate, loop=0)
     else:
         imageio.imwrite(path, frames, fps=rate, codec="libx264", macro_block_size=2)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Watch a trained policy play, or film it."""
+
+    policy: RunOrPolicy
+    """Policy file, or run folder for its best policy."""
+    video: Path | None = None
+    """Write a film (.mp4 or .gif) instead of opening a window."""
+    episodes: int = 1
+    """Episodes to play."""
+    seed: int = 0
+    """Seed of the episodes."""
+    env: str | None = None
+    """Another environment than the one it was trained on."""
+
+
+def run(options: Options) -> int:
+    """Open a window, or write a film."""
+    play(load(options.policy), options.env, options.episodes, options.seed, options.video)
+    return 0

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from p3s.console import table_console
+from p3s.cli.console import table_console
 from p3s.errors import UserError
 from p3s.study.catalog import KEPT, catalog, find_study, kept_study
 from p3s.study.cells import Cell, check_environments, make_cells, select
@@ -19,7 +19,7 @@ from p3s.study.definition import Study
 from p3s.study.display import StudyDisplay, status_table, summary
 from p3s.study.estimate import estimate, grid_table
 from p3s.study.folder import StudyFolder
-from p3s.study.scheduler import Options, Scheduler, available_cores
+from p3s.study.scheduler import Scheduler, SchedulerOptions, available_cores
 
 Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml|DIR")]
 
@@ -91,7 +91,7 @@ class Export:
 
 @tyro.conf.configure(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)
 @dataclass(frozen=True)
-class StudyCommand:
+class Options:
     """Run grids of trainings, such as the paper's figures and tables."""
 
     action: (
@@ -103,7 +103,7 @@ class StudyCommand:
     )
 
 
-def run_study_command(options: StudyCommand) -> int:
+def run(options: Options) -> int:
     """Do what the command line asks for; the exit code."""
     match options.action:
         case List():
@@ -172,7 +172,7 @@ def _run(options: Run) -> int:
     console.print(
         f"study folder: {folder.path} ({len(cells)} cells, {jobs} at a time)", highlight=False
     )
-    settings = Options(jobs, options.retry_failed, options.discard_checkpoints)
+    settings = SchedulerOptions(jobs, options.retry_failed, options.discard_checkpoints)
     with StudyDisplay(cells, console) as display:
         scheduler = Scheduler(folder, cells, settings, display)
         code = scheduler.run()

@@ -8,20 +8,19 @@ import os
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import tyro
 
-from p3s import devices, runs
+from p3s.cli.arguments import Environment
 from p3s.config import Config, RunOptions, resolve
 from p3s.envs import parse_name
 from p3s.errors import TrainingStopped, UserError
-from p3s.progress import TrainingProgress
-from p3s.report.command import leave_run_page
+from p3s.learning import devices
+from p3s.report.run_page import leave_run_page
+from p3s.runs import opening
+from p3s.runs.progress import TrainingProgress
 from p3s.train import Training
-
-Environment = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
-Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 
 
 @dataclass(frozen=True)
@@ -57,18 +56,6 @@ class Output:
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
     tensorboard: bool = False
     """Write TensorBoard scalars as well."""
-    report: bool = True
-    """Leave a page with curves and settings, report.html, in the run folder."""
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Continue a run from its last checkpoint, to the bit."""
-
-    run: Run
-    """Run folder."""
-    steps: int | None = None
-    """New total of environment steps, to make the run longer."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -121,37 +108,21 @@ def _literal(word: str) -> Any:
         return {"True": True, "False": False, "None": None}.get(word, word)
 
 
-def run_train(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
     """`p3s train`."""
     config, output = parse_train(arguments)
     devices.prepare()
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
-    training = runs.begin(config, output.out, tensorboard=output.tensorboard)
+    training = opening.begin(config, output.out, tensorboard=output.tensorboard)
     for note in (config.nothing_learned(), config.silent_chief()):
         if note is not None:
             print(f"note: {note}")
     print(training.memory_note)
-    return _run(training, output.report)
+    return train(training, output.report)
 
 
-def run_resume(options: Resume) -> int:
-    """`p3s resume`."""
-    if options.steps is not None and options.steps < 1:
-        raise UserError(f"steps must be at least 1, not {options.steps}")
-    devices.prepare()
-    training, notes = runs.reopen(options.run, options.steps)
-    for note in notes:
-        print(note)
-    if training.total_steps >= training.options.steps:
-        training.close()
-        print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
-        return 0
-    print(f"resuming at step {training.total_steps:,}")
-    return _run(training, options.report)
-
-
-def _run(training: Training, report: bool) -> int:
+def train(training: Training, report: bool) -> int:
     """Train to the end, or to a signal; either way the last state is on disk."""
     assert training.folder is not None
     path, until = training.folder.path, training.options.steps

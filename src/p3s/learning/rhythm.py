@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from p3s.algorithms.on_policy import OnPolicy
+
 
 class Due(NamedTuple):
     """What follows a step, in this order; the backlog is worked off before the next step."""
@@ -106,3 +108,30 @@ class WholeEpisodes:
     def resume(self, arrays: dict[str, np.ndarray]) -> None:
         self.episodes_left = arrays["episodes_left"].copy()
         self.round_steps, self.total_steps = (int(count) for count in arrays["counts"])
+
+
+class RolloutRhythm:
+    """One copy steps; one update follows when the algorithm says that the rollout is full."""
+
+    def __init__(self, algorithm: OnPolicy) -> None:
+        self._algorithm = algorithm
+        self.num_rows = 0
+
+    def active(self, steps_left: int) -> np.ndarray:
+        return np.zeros(1, np.int64)
+
+    def updates_after(self, time_step: int) -> int:
+        return 0
+
+    def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
+        self.num_rows += 1
+        if not self._algorithm.rollout_full(self.num_rows, bool(ended)):
+            return Due()
+        self.num_rows = 0
+        return Due(updates=1)
+
+    def snapshot(self) -> dict[str, np.ndarray]:
+        return {"num_rows": np.array(self.num_rows)}
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        self.num_rows = int(arrays["num_rows"])

@@ -42,7 +42,7 @@ TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Theory:
+class Options:
     """Check Theorem 1 on random finite processes, and draw what it says."""
 
     num_mdps: int = 10_000
@@ -63,7 +63,7 @@ class Theory:
     """Folder for the figures (SVG, needs matplotlib); without it none are drawn."""
 
 
-def run_theory(options: Theory) -> None:
+def run(options: Options) -> int:
     """Print the check as tables, and draw the figures if `out` is given."""
     _refuse_nonsense(options)
     console, start = Console(), time.perf_counter()
@@ -77,15 +77,16 @@ def run_theory(options: Theory) -> None:
     took = time.perf_counter() - start
     console.print(f"{options.num_mdps} processes checked in {took:.1f} s")
     if options.num_runs == 0:
-        return
+        return 0
     curves = tabular_curves(options)
     console.print(tabular_table(curves))
     if options.out is not None:
         for path in draw_figures(options.out, options.seed, curves):
             console.print(f"wrote {path}", soft_wrap=True)
+    return 0
 
 
-def _refuse_nonsense(options: Theory) -> None:
+def _refuse_nonsense(options: Options) -> None:
     least = {"num_mdps": 1, "num_states": 1, "num_actions": 2, "num_runs": 0, "num_periods": 2}
     for name, bound in least.items():
         if getattr(options, name) < bound:
@@ -163,7 +164,7 @@ def claim_table(update: GuidedUpdate, chosen: GuidedUpdate) -> Table:
     return table
 
 
-def tabular_curves(options: Theory) -> dict[tuple[str, bool], dict[str, History]]:
+def tabular_curves(options: Options) -> dict[tuple[str, bool], dict[str, History]]:
     """Every scheme on the chain and the grid, with exact and with sampled Q."""
     curves: dict[tuple[str, bool], dict[str, History]] = {}
     for sampled in (False, True):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import gymnasium
+import tyro
 from gymnasium.envs.registration import EnvSpec
 from rich.table import Table
 
-from p3s.console import table_console
+from p3s.cli.console import table_console
 from p3s.envs import make_env
 from p3s.errors import UserError
 
@@ -40,3 +44,17 @@ def newest_versions() -> list[str]:
         if name not in newest or (spec.version or 0) > (newest[name].version or 0):
             newest[name] = spec
     return sorted(spec.id for spec in newest.values())
+
+
+@dataclass(frozen=True)
+class Options:
+    """List environments that can be trained on, with their sizes."""
+
+    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORD")] = ""
+    """Only ids that contain this."""
+
+
+def run(options: Options) -> int:
+    """Print the table."""
+    list_environments(options.pattern)
+    return 0

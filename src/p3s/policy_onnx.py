@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import UserError
+from p3s.experience.normalization import LARGEST, Scaling
 from p3s.networks import LAYER_NORM_EPSILON, Activation, Layers, dense_layers
-from p3s.normalisation import LARGEST, Scaling
 from p3s.policy import Policy
 
 OPSET = 17

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import keys
-from p3s.learners import learner_mesh, place
-from p3s.normalisation import Scaling, normalise_batches
+from p3s.experience.normalization import Scaling, normalise_batches
+from p3s.learning.learners import learner_mesh, place
 from p3s.schemes import Scheme
 from p3s.types import EnvSpec, Metrics
 

@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.algorithms.on_policy import OnPolicy
-from p3s.envs import search_current_folder
 from p3s.errors import UserError, unknown
 from p3s.networks import NETWORKS
 from p3s.schemes import SCHEMES, Scheme
+from p3s.user_modules import search_current_folder
 
 Registered = TypeVar("Registered", bound=type)
 

@@ -1,0 +1,80 @@
+"""The command `p3s`: one module per command, imported when it is asked for.
+
+Options are made from the fields of each module's `Options`, help texts from their docstrings.
+`p3s train` builds its options from the names on its command line, so it parses them itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import version
+
+from p3s.errors import UserError, unknown
+
+COMMANDS = {
+    "train": "Train a population on an environment.",
+    "resume": "Continue a run from its last checkpoint, bit for bit.",
+    "evaluate": "Play episodes with a trained policy, without noise unless told otherwise.",
+    "enjoy": "Watch a trained policy play, or film it.",
+    "watch": "Follow a run in the terminal, during training or afterwards.",
+    "export": "Write a policy as ONNX: observation in, action in the environment's range out.",
+    "envs": "List environments that can be trained on, with their sizes.",
+    "compare": "Put runs side by side: a table, and their learning curves.",
+    "report": "Write a report on runs or a study as one web page that needs no network.",
+    "schemes": "List the ways of using a population.",
+    "algorithms": "List the base algorithms.",
+    "theory": "Check Theorem 1 on random finite processes, and draw what it says.",
+    "study": "Run, show and export grids of runs, among them the paper's.",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; a user error is one line and exit code 2."""
+    try:
+        sys.exit(_dispatch(sys.argv[1:] if arguments is None else arguments))
+    except UserError as error:
+        print(f"p3s: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("p3s: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:  # a full disk, a folder without write permission, ...
+        print(f"p3s: {type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _dispatch(arguments: list[str]) -> int:
+    while arguments[:1] == ["--import"] and len(arguments) > 1:
+        from p3s.plugins import import_module
+
+        import_module(arguments[1])
+        arguments = arguments[2:]
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name in ("-h", "--help"):
+        return _overview()
+    if name == "--version":
+        print(version("p3s"))
+        return 0
+    if name not in COMMANDS:
+        raise unknown("command", name, COMMANDS)
+    from p3s.envs.mujoco_setup import draw_without_screen
+
+    draw_without_screen()
+    command = importlib.import_module(f"p3s.cli.{name}")
+    if name == "train":
+        return command.run(rest)
+    import tyro
+
+    description = COMMANDS[name]
+    return command.run(
+        tyro.cli(command.Options, args=rest, prog=f"p3s {name}", description=description)
+    )
+
+
+def _overview() -> int:
+    print("usage: p3s COMMAND ...   (p3s COMMAND --help explains each)\n")
+    for name, text in COMMANDS.items():
+        print(f"  {name:<10} {text}")
+    print("\np3s --import MODULE COMMAND ... first imports a module that registers an algorithm.")
+    return 0

@@ -1,0 +1,21 @@
+"""`p3s algorithms`: the base algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p3s.algorithms import ALGORITHMS
+from p3s.plugins import load_entry_points
+
+
+@dataclass(frozen=True)
+class Options:
+    """No options."""
+
+
+def run(options: Options) -> int:
+    """Print a line for each algorithm."""
+    load_entry_points()
+    for name, algorithm in ALGORITHMS.items():
+        print(f"{name:<12} {algorithm.actions:<11} {algorithm.__doc__}")
+    return 0

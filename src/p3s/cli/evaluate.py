@@ -1,0 +1,40 @@
+"""`p3s evaluate`: episodes with a trained policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p3s.cli.arguments import RunOrPolicy
+from p3s.population import evaluate, load
+
+
+@dataclass(frozen=True)
+class Options:
+    """Play episodes with a trained policy, noiseless ones unless told otherwise."""
+
+    policy: RunOrPolicy
+    """Policy file, or run folder for its best policy."""
+    episodes: int = 10
+    """Episodes to play."""
+    seed: int = 0
+    """Seed of the episodes."""
+    env: str | None = None
+    """Another environment than the one it was trained on."""
+    stochastic: bool = False
+    """Play with the policy's own noise."""
+
+
+def run(options: Options) -> int:
+    """Print the returns."""
+    policy = load(options.policy)
+    returns = evaluate(
+        policy,
+        options.env,
+        options.episodes,
+        options.seed,
+        deterministic=not options.stochastic,
+    )
+    spread = f" ± {returns.std(ddof=1):,.1f}" if len(returns) > 1 else ""
+    print(f"return {returns.mean():,.1f}{spread} over {len(returns)} episodes")
+    print(f"lowest {returns.min():,.1f}, highest {returns.max():,.1f}")
+    return 0

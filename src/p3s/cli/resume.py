@@ -1,0 +1,39 @@
+"""`p3s resume`: a run continued from its last checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from p3s.cli.arguments import Run
+from p3s.cli.train import train
+from p3s.errors import UserError
+from p3s.learning import devices
+from p3s.runs import opening
+
+
+@dataclass(frozen=True)
+class Options:
+    """Continue a run from its last checkpoint, to the bit."""
+
+    run: Run
+    """Run folder."""
+    steps: int | None = None
+    """New total of environment steps, to make the run longer."""
+    report: bool = True
+    """Leave a page with curves and settings, report.html, in the run folder."""
+
+
+def run(options: Options) -> int:
+    """`p3s resume`."""
+    if options.steps is not None and options.steps < 1:
+        raise UserError(f"steps must be at least 1, not {options.steps}")
+    devices.prepare()
+    training, notes = opening.reopen(options.run, options.steps)
+    for note in notes:
+        print(note)
+    if training.total_steps >= training.options.steps:
+        training.close()
+        print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
+        return 0
+    print(f"resuming at step {training.total_steps:,}")
+    return train(training, options.report)
