@@ -1,57 +1,89 @@
 # Everything a newcomer needs: `make demo` and `make test` set up what they use.
-PYTHON ?= $(shell for p in python3.12 python3.11 python3; do $$p -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+# CONSTRAINED=1 installs the versions of constraints.txt: make test CONSTRAINED=1
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3; do $$p -c 'import sys; raise SystemExit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_RUN := runs/demo
 SCHEMES_RUNS := runs/schemes
+WHEEL_VENV := build/wheel-venv
 
-.PHONY: help install demo schemes test test-slow lint format bench clean
+PINNED := $(if $(CONSTRAINED),-constrained)
+CONSTRAINTS := $(if $(CONSTRAINED),constraints.txt)
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(addprefix -c ,$(CONSTRAINTS))
+CORE := $(VENV)/.core$(PINNED)
+DEV := $(VENV)/.dev$(PINNED)
+DOCS := $(VENV)/.docs$(PINNED)
+
+.PHONY: help install demo schemes test test-slow lint format docs wheel bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.core: pyproject.toml
+$(CORE): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	$(BIN)/python $(PIP_INSTALL) -e '.[mujoco]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+$(DEV): $(CORE)
+	$(BIN)/python $(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-install: $(VENV)/.core  ## a virtual environment with p3s in it
+$(DOCS): $(CORE)
+	$(BIN)/python $(PIP_INSTALL) -e '.[docs]'
+	@touch $@
 
-demo: $(VENV)/.core  ## train a population on InvertedPendulum-v5, about a minute
+install: $(CORE)  ## a virtual environment with p3s and MuJoCo in it
+
+demo: $(CORE)  ## train a population on InvertedPendulum-v5, about a minute
 	rm -rf $(DEMO_RUN)
 	$(BIN)/p3s train InvertedPendulum-v5 --preset authors --hidden-sizes 64 64 --steps 28000 --out $(DEMO_RUN)
 	$(BIN)/p3s evaluate $(DEMO_RUN)
 
-schemes: $(VENV)/.dev  ## every scheme on Hopper-v5, 30,000 steps each, side by side
+schemes: $(DEV)  ## every scheme on Hopper-v5, 30,000 steps each, side by side
 	rm -rf $(SCHEMES_RUNS)
 	for scheme in p3s sharing resetting distributed center cem erl pbt single; do \
 	  $(BIN)/p3s train Hopper-v5 --scheme $$scheme --steps 30000 --out $(SCHEMES_RUNS)/$$scheme || exit; \
 	done
 	$(BIN)/p3s compare $(SCHEMES_RUNS)/* --out $(SCHEMES_RUNS)/curves.png
 
-test: $(VENV)/.dev  ## the fast tests, in parallel
+test: $(DEV)  ## the fast tests, in parallel
 	$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0
 
-test-slow: $(VENV)/.dev  ## trainings that take minutes
+test-slow: $(DEV)  ## trainings that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3600
 
-lint: $(VENV)/.dev  ## ruff and pyright
+lint: $(DEV)  ## ruff and pyright
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-format: $(VENV)/.dev  ## let ruff rewrite
+format: $(DEV)  ## let ruff rewrite
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## throughput beside Stable-Baselines3, SBX and the matrix-product limit
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+docs: $(DOCS)  ## the documentation as a site, in build/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo build/docs/index.html
+
+# Installed without extras, outside the checkout: what `pip install p3s` gives must work alone.
+wheel: $(CORE)  ## build a wheel into dist/, install it in a fresh environment and try it
+	@rm -rf dist $(WHEEL_VENV)
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@$(PYTHON) -m venv $(WHEEL_VENV)
+	@$(WHEEL_VENV)/bin/python $(PIP_INSTALL) dist/p3s-*.whl
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && bin=$(CURDIR)/$(WHEEL_VENV)/bin && cd "$$folder" && \
+	  "$$bin/p3s" --version && \
+	  "$$bin/python" -c "import p3s" && \
+	  "$$bin/p3s" train CartPole-v1 --algorithm dqn --scheme single --hidden-sizes 16 16 \
+	    --initial-steps 100 --steps 600 --evaluation-episodes 1 --no-report --out run && \
+	  "$$bin/p3s" evaluate run --episodes 1
+	@rm -rf $(WHEEL_VENV)
+	@ls dist/p3s-*.whl
+
+bench: $(DEV)  ## throughput beside Stable-Baselines3, SBX and the matrix-product limit
+	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
+	$(BIN)/python $(PIP_INSTALL) -e '.[bench]'
 	$(BIN)/python benchmarks/throughput.py
 
-clean:  ## remove the virtual environment and caches
+clean:  ## remove the virtual environment, caches and what was built
 	rm -rf $(VENV) .pytest_cache .ruff_cache build dist

@@ -1,40 +1,28 @@
-"""Shared by all tests: one jax set-up, and small fast configurations of the real thing."""
+"""One jax set-up for all tests, and the fixtures of several rooms."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
 
 import jax
 import pytest
 
-from p3s.config import Config, resolve
-from p3s.envs import make_env
+import p3s
 from p3s.learning import devices
 from p3s.learning.program import compiled
-from p3s.networks import Network, register_network
-from p3s.schemes import SCHEMES, scheme_name
-from p3s.schemes.base import EpisodeScheme
-from p3s.train import Training
+from tests.helpers import SMALL
+from tests.synthetic_runs import ENVS, METHODS, write_study
 
 devices.prepare()
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Most of the fast tests' time is compilation, for programs that then run a second or less."""
+    """Compile without optimization: the programs of the fast tests run a second or less."""
     if config.getoption("markexpr") == "not slow":
         os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
-
-
-@register_network("test_linear")
-class Linear(Network):
-    """One matrix, without a bias or hidden layers."""
-
-    def init(self, key, input_sizes, output_size):
-        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
-
-    def apply(self, params, inputs):
-        return inputs @ params["matrix"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,37 +33,31 @@ def forget_programs():
     jax.clear_caches()
 
 
-SMALL = {
-    "hidden_sizes": (16,),
-    "batch_size": 8,
-    "initial_steps": 20,
-    "review_period": 25,
-    "buffer_size": 1000,
-    "evaluation_period": 200,
-    "evaluation_episodes": 2,
-    "log_period": 100,
-}
-"""Fields that make a run take a second and still do everything that a run does."""
-
-
-def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields) -> Config:
-    small = dict(SMALL)
-    if issubclass(SCHEMES[scheme_name(scheme)], EpisodeScheme):
-        small = {**small, "num_learners": 4}
-        del small["review_period"]
-    return resolve(env, scheme, **{**small, **fields})
-
-
-def small_training(env: str = "InvertedPendulum-v5", **fields) -> Training:
-    config = small_config(env, **fields)
-    return Training(config, lambda: make_env(config.env))
-
-
 @pytest.fixture
 def run_arguments() -> list[str]:
-    """The same small run on the command line."""
+    """A small run on the command line."""
     return [
         "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
         "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
         "--evaluation-episodes", "2", "--log-period", "100", "--checkpoint-period", "150",
     ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def population() -> p3s.Population:
+    """A trained population; Pendulum has actions in [-2, 2]."""
+    population = p3s.Population("Pendulum-v1", seed=1, **SMALL)
+    return population.learn(900, progress_bar=False)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """A study folder with made-up runs."""
+    folder = tmp_path_factory.mktemp("studies") / "study"
+    return write_study(folder, METHODS, ENVS, seeds=5, evaluations=12)
+
+
+@pytest.fixture
+def own_study(study, tmp_path) -> Path:
+    """A copy of it, for tests that damage it."""
+    return Path(shutil.copytree(study, tmp_path / "study"))

@@ -23,6 +23,8 @@ PAPER = {
 
 SCHEMES = {"P3S-TD3": "p3s", "ESO-TD3": "sharing", "Re-TD3": "resetting", "DRL-TD3": "distributed",
            "TD3": "single"}  # fmt: skip
+METHODS, ENVS = ("P3S-TD3", "TD3"), ("Hopper-v1", "Ant-v1")
+"""Of the small study that most tests of reports read."""
 ORIGIN = {
     "versions": {"python": "3.11.7", "p3s": "0.1.0", "jax": "0.10.2", "mujoco": "3.17.0"},
     "commit": "0123456789abcdef0123456789abcdef01234567",

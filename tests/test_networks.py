@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 import p3s
-from p3s.algorithms import DQN, SAC, SQL, TD3
+from p3s.algorithms import (
+    DQN,
+    SAC,
+    SQL,
+    TD3,
+)
 from p3s.errors import UserError
 from p3s.networks import (
     ACTIVATIONS,
@@ -20,14 +25,14 @@ from p3s.networks import (
     apply_mlp,
     apply_network,
     dense_layers,
+    follow_every,
     init_mlp,
     part,
 )
 from p3s.policy import Policy
 from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec
-
-from .conftest import small_training
+from tests.helpers import small_training
 
 SPEC = EnvSpec(3, 2)
 ABOUT = {"action_low": [-2.0, 0.0], "action_high": [2.0, 1.0], "action_shape": [2]}
@@ -122,7 +127,7 @@ class TestOwn:
         training = small_training("Pendulum-v1", algorithm="sql", num_learners=2, **self.fields)
         training.run(100)
         assert isinstance(training.state.learners.policy, Shaped)
-        assert training.updates == 30
+        assert training.updates == 31
         for leaf in jax.tree.leaves(training.state.learners):
             assert np.isfinite(leaf).all()
 
@@ -153,3 +158,12 @@ def test_dueling_with_an_activation():
     found = apply_network(algorithm.noiseless_layers(policy, EnvSpec(3, 4, discrete=True)), INPUTS)
     greedy = algorithm.act(policy, INPUTS, jax.random.key(0), explore=False)
     assert np.array_equal(found.argmax(axis=1), greedy)
+
+
+def test_hard_and_soft_targets():
+    targets, online = jnp.array([0.1, 7.3]), jnp.array([0.7, 1e-7])
+    hard = [follow_every(targets, online, 1.0, jnp.int32(count), 3) for count in (2, 3)]
+    assert jnp.array_equal(hard[0], targets)
+    assert jnp.array_equal(hard[1], online)
+    soft = follow_every(targets, online, 0.25, jnp.int32(1), 1)
+    np.testing.assert_allclose(soft, 0.75 * targets + 0.25 * online)

@@ -8,13 +8,14 @@ action, _ = population.predict(observation)
 
 from p3s.envs import make_env
 from p3s.errors import TrainingStopped, UserError
-from p3s.networks import register_network
+from p3s.networks import Network
 from p3s.plugins import register
 from p3s.policy import Policy
 from p3s.population import Population, evaluate, load
 from p3s.report.export import load_results
 
 __all__ = [
+    "Network",
     "Policy",
     "Population",
     "TrainingStopped",
@@ -24,5 +25,4 @@ __all__ = [
     "load_results",
     "make_env",
     "register",
-    "register_network",
 ]

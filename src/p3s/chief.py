@@ -2,7 +2,7 @@
 
     at the end of a period
         b      <- the learner with the highest mean of its last E_r returns
-        D_spread, D_change <- means over the learners that are not left out
+        D_spread, D_change <- means over the learners that are not excluded
         beta   <- 2 beta  if D_spread > 1.5 max(rho D_change, d_min)
                   beta/2  if D_spread < max(rho D_change, d_min) / 1.5
 
@@ -37,9 +37,9 @@ def best_learner(recent_returns: np.ndarray) -> int | None:
     return int(np.nanargmax(means))
 
 
-def mean_over_others(per_learner: np.ndarray, left_out: int | None) -> float | None:
+def mean_over_others(per_learner: np.ndarray, excluded: int | None) -> float | None:
     """Mean over all learners but one (eq. 6's I^{-b}); None if nobody is left."""
-    others = np.delete(per_learner, [] if left_out is None else [left_out])
+    others = np.delete(per_learner, [] if excluded is None else [excluded])
     return float(others.mean()) if others.size else None
 
 

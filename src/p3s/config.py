@@ -1,14 +1,13 @@
 """What a run is: an environment, a scheme with its algorithm, and how it is run and recorded.
 
-A hyper-parameter is written once, as a dataclass field; the command line, the record of a run and
-the keyword arguments of `Population` are made from it. A value comes from, in this order: the
-user, the preset for this environment, the field's default.
+A hyper-parameter is written once, as a dataclass field with its bounds in its type; the command
+line, the record of a run and the keyword arguments of `Population` are made from it. A value comes
+from, in this order: the user, the preset for this environment, the field's default.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,41 +17,38 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import Adapter, EnvName, describe, parse_name
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
-from p3s.field_types import Mismatch, convert, field_types
+from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
 from p3s.plugins import find, modules_of, recorded
 from p3s.presets import PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
-from p3s.schemes.on_policy import OnPolicySingle
+
+RENAMED = {
+    "discount": "discount_factor",
+    "left_out": "distances_exclude",
+    "normalise_observations": "normalize_observations",
+    "normalise_rewards": "normalize_rewards",
+}
+"""Fields that had another name in p3s 0.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run is run and recorded, whatever is learned."""
 
-    seed: int = 0
+    seed: CountOrZero = 0
     """Everything random follows from this."""
-    steps: int = 1_000_000
+    steps: Count = 1_000_000
     """Environment steps in total, over all learners."""
-    buffer_size: int = 1_000_000
+    buffer_size: Count = 1_000_000
     """Transitions that the common replay holds."""
-    evaluation_period: int = 4000
+    evaluation_period: CountOrZero = 4000
     """Total environment steps between two evaluations (R_eval); 0 for none."""
-    evaluation_episodes: int = 10
+    evaluation_episodes: Count = 10
     """Noiseless episodes of each learner at an evaluation."""
-    checkpoint_period: int = 5000
+    checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
-    log_period: int = 1000
+    log_period: Count = 1000
     """Total environment steps between two rows of metrics.jsonl."""
-
-    def problem(self) -> str | None:
-        """What is wrong with the values, or None."""
-        for option in dataclasses.fields(self):
-            may_be_zero = option.name in ("seed", "evaluation_period", "checkpoint_period")
-            least = 0 if may_be_zero else 1
-            if getattr(self, option.name) < least:
-                value = getattr(self, option.name)
-                return f"{option.name} must be at least {least}, not {value}"
-        return None
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,9 @@ class Config:
 
     def check(self) -> None:
         """Raise UserError for a value that makes no sense."""
-        problem = self.options.problem() or self.scheme.problem()
-        problem = problem or not_a_number(self.scheme) or not_a_number(self.algorithm)
+        for part in (self.options, self.scheme, self.algorithm):
+            check_fields(part)
+        problem = self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
         if problem is not None:
@@ -82,23 +79,23 @@ class Config:
 
     def nothing_learned(self) -> str | None:
         """Why this run will learn nothing, if it will not."""
-        first = self.scheme.initial_steps * self.scheme.num_envs
-        if self.algorithm.on_policy or self.options.steps > first:
+        first = self.scheme.first_update
+        if self.options.steps >= first:
             return None
         return (
-            f"learning begins after {first:,} environment steps, and the run has "
+            f"learning begins at environment step {first:,}, and the run has "
             f"{self.options.steps:,}: nothing will be learned (--initial-steps)"
         )
 
     def silent_chief(self) -> str | None:
-        """Why the chief will never speak in this run, if it will not."""
+        """Why the chief will never review this run, if it will not."""
         period = getattr(self.scheme, "review_period", 0)
         own_steps = self.options.steps // max(1, self.scheme.num_envs)
         if period <= own_steps or type(self.scheme).review is Scheme.review:
             return None
         return (
             f"review_period is {period} own steps of a learner, and the run has {own_steps}: "
-            "the chief would never speak; give a shorter period or more steps"
+            "the chief would never review it; give a shorter period or more steps"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -120,9 +117,9 @@ class Config:
         """The configuration that `to_json` wrote."""
         algorithm = build(ALGORITHMS, "algorithm", record["algorithm"], record["algorithm_fields"])
         fields = {**record["scheme_fields"], "algorithm": algorithm}
-        alone = {OnPolicySingle.name: OnPolicySingle}
-        known = alone if algorithm.on_policy else SCHEMES
-        scheme = build(known, "scheme", record["scheme"], fields)
+        # p3s 0.1 called the scheme of on-policy algorithms `single` too.
+        name = "rollout" if algorithm.on_policy else record["scheme"]
+        scheme = build(SCHEMES, "scheme", name, fields)
         env = record["environment"]
         options = {option.name: record[option.name] for option in dataclasses.fields(RunOptions)}
         return cls(
@@ -134,46 +131,47 @@ class Config:
         )
 
 
-def not_a_number(instance: Scheme | Algorithm) -> str | None:
-    """Which field holds no finite number where one is meant; only `beta_limit` may be infinite."""
-    for name, value in vars(instance).items():
-        finite = not isinstance(value, float) or math.isfinite(value)
-        if not finite and not (name == "beta_limit" and value > 0):
-            return f"{name} must be a finite number, not {value}"
-    return None
-
-
 def field_values(instance: Scheme | Algorithm) -> dict[str, Any]:
-    """Name and value of every hyper-parameter; infinity as a word, which JSON has not."""
+    """Name and value of every hyper-parameter."""
     values = {f.name: getattr(instance, f.name) for f in dataclasses.fields(instance)}
     values.pop("algorithm", None)
-    return {key: "inf" if value == float("inf") else value for key, value in values.items()}
+    return values
 
 
 def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]) -> Any:
     """A registered dataclass from its name and JSON values."""
     made = recorded(registry, kind, name)
     known = {f.name for f in dataclasses.fields(made)}
+    values = {new_name(key, known): value for key, value in values.items()}
     for key in values:
         if key not in known:
             raise unknown(f"field of {kind} {name}", key, known)
     clean = {
-        key: tuple(value) if isinstance(value, list) else float("inf") if value == "inf" else value
+        # p3s 0.1 had no bound of beta in preset `paper`.
+        key: tuple(value) if isinstance(value, list) else 1e9 if value == "inf" else value
         for key, value in values.items()
     }
     return made(**clean)
 
 
+def new_name(key: str, known: set[str]) -> str:
+    """What a field of p3s 0.1 is called now."""
+    if key == "num_learners" and "num_copies" in known:
+        return "num_copies"
+    return RENAMED.get(key, key) if key not in known else key
+
+
 def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
     """The class of a scheme with this algorithm; UserError if the two do not go together."""
-    if not ALGORITHMS[algorithm].on_policy:
-        return SCHEMES[scheme]
-    if scheme != OnPolicySingle.name:
+    on_policy = ALGORITHMS[algorithm].on_policy
+    if on_policy and scheme != "rollout":
         raise UserError(
-            f"{algorithm} learns from its own latest steps only and has no place in scheme "
-            f"{scheme}: choose --scheme {OnPolicySingle.name}"
+            f"{algorithm} learns from its own latest steps only and cannot share a replay: "
+            "choose --scheme rollout"
         )
-    return OnPolicySingle
+    if scheme == "rollout" and not on_policy:
+        raise UserError(f"scheme rollout is for on-policy algorithms, which {algorithm} is not")
+    return SCHEMES[scheme]
 
 
 def _as_field(name: str, value: Any, expected: Any) -> Any:
@@ -201,13 +199,17 @@ def resolve(
     scheme_type = scheme_class(scheme, algorithm)
     groups = (RunOptions, scheme_type, ALGORITHMS[algorithm])
     known = [{f.name for f in dataclasses.fields(group)} - {"algorithm"} for group in groups]
+    every = set().union(*known)
     for key in fields:
-        if not any(key in names for names in known):
-            raise unknown("field", key, set().union(*known))
+        if key not in every and new_name(key, every) in every:
+            raise UserError(f"{key} is now called {new_name(key, every)}")
+        if key not in every:
+            raise unknown("field", key, every)
     types = field_types(*groups)
     fields = {key: _as_field(key, value, types[key]) for key, value in fields.items()}
-    num_learners = fields.get("num_learners", scheme_type.num_learners)
-    defaults = preset_fields(preset, scheme, name, max(num_learners, 1), ALGORITHMS[algorithm])
+    counted = "num_copies" if "num_copies" in every else "num_learners"
+    num_envs = max(fields.get(counted, getattr(scheme_type, counted)), 1)
+    defaults = preset_fields(preset, scheme, name, num_envs, ALGORITHMS[algorithm])
     # What a preset says of a scheme's field is not meant for an algorithm that has its namesake.
     of_schemes = {
         f.name for known_scheme in SCHEMES.values() for f in dataclasses.fields(known_scheme)
@@ -224,16 +226,20 @@ def resolve(
     return Config(name, built, preset, RunOptions(**options), delay if name is None else None)
 
 
-def check_actions(config: Config, env: Adapter) -> None:
-    """Refuse an algorithm that cannot learn the environment's kind of actions."""
+def check_environment(config: Config, env: Adapter) -> None:
+    """Refuse an algorithm that cannot learn the environment's observations or actions."""
+    if config.algorithm.normalize_observations and env.env_spec.observation.is_image:
+        raise UserError(
+            f"{describe(env)} has images, which networks scale themselves: "
+            "leave normalize_observations off (--no-normalize-observations)"
+        )
     kind = "discrete" if env.env_spec.discrete else "continuous"
     if config.algorithm.actions in (kind, "both"):
         return
     fitting = [
         name
         for name, algorithm in ALGORITHMS.items()
-        if algorithm.actions in (kind, "both")
-        and (config.scheme.name == "single" or not algorithm.on_policy)
+        if algorithm.actions in (kind, "both") and algorithm.on_policy == config.algorithm.on_policy
     ]
     raise UserError(
         f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "

@@ -4,11 +4,11 @@
     the score is the maximum over learners of their mean returns
 
 On-policy algorithms are judged by their stochastic policies, as in the paper; the noiseless
-returns stand beside.
+returns are recorded too.
 
 A maximum over N is biased upwards, so every return is kept, and the learner that the chief would
-pick plays again on fresh episodes. All episodes of all learners go on together: one batched
-policy call a step.
+pick plays again on fresh episodes. All episodes of all learners run together: one batched policy
+call per step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from p3s import keys
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.errors import TrainingStopped, environment_error
-from p3s.experience.normalization import Scaling, normalise
+from p3s.experience.normalization import Scaling, normalize
 from p3s.types import Params
 
 LONGEST_EPISODE = 100_000
@@ -40,7 +40,7 @@ def _act(
     key: jax.Array,
     explore: bool,
 ) -> jax.Array:
-    """Actions of each group's policy: observations (group, episode, size)."""
+    """Actions of each group's policy: observations (group, episode, ...)."""
     group_keys = keys.per_learner(key, len(observations))
     return jax.vmap(partial(algorithm.act, explore=explore))(policies, observations, group_keys)
 
@@ -66,7 +66,7 @@ class Evaluator:
         """Returns of every stacked policy, (groups, episodes).
 
         The seed of an episode depends on run seed, step, group and episode only.
-        scaling: what observations are normalised by; explore: with the policies' own noise.
+        scaling: what observations are normalized by; explore: with the policies' own noise.
         """
         count = len(groups) * episodes
         while len(self._envs) < count:
@@ -92,15 +92,17 @@ class Evaluator:
                     f"an episode of an evaluation has not ended after {LONGEST_EPISODE:,} steps: "
                     "give the environment a time limit (--env-kwargs max_episode_steps 1000)"
                 )
-            shape = (len(groups), episodes, observations.shape[-1])
-            seen = normalise(observations, scaling).reshape(shape)
+            shape = (len(groups), episodes, *observations.shape[1:])
+            seen = normalize(observations, scaling).reshape(shape)
             time += 1
             key = jax.random.fold_in(noise, time) if explore else noise
             actions = np.asarray(self._act(policies, seen, key, explore=explore))
             finite = np.isfinite(actions).reshape(len(groups), -1).all(axis=1)
             if not finite.all():
                 learner = groups[int(np.argmin(finite))]
-                raise TrainingStopped(f"the policy of learner {learner} gives actions not finite")
+                raise TrainingStopped(
+                    f"the policy of learner {learner} produced non-finite actions"
+                )
             actions = actions.reshape(count, *actions.shape[2:])
             still = []
             for index in playing:
@@ -113,7 +115,7 @@ class Evaluator:
                     still.append(index)
             playing = still
         if not np.isfinite(returns).all():
-            raise TrainingStopped(f"an evaluation at step {step} gave a return not finite")
+            raise TrainingStopped(f"an evaluation at step {step} gave a non-finite return")
         return returns.reshape(len(groups), episodes)
 
     def _reset(self, index: int, seed: int, learner: int) -> np.ndarray:

@@ -1,14 +1,24 @@
-"""Networks as pure functions over parameters that know how they are applied.
+"""Networks as pure functions over parameters.
 
-A plain list of {"weight", "bias"} layers is a multi-layer perceptron with ReLU between them;
-layers with {"scale", "shift"} normalise before the activation. `Shaped` pairs parameters with any
-other network: it is a pytree whose leaves are the parameters, so a stack, a copy or a target of it
-is one of its kind, and no loss has to be told which network it differentiates.
+A `Model` pairs parameters with the network they belong to. It is a pytree whose leaves are the
+parameters, so a stack, a copy or a target of a model is a model, and no loss has to be told which
+network it differentiates.
 
-    @register_network("mine")
+    apply_network(model, *inputs)   -> outputs             evaluation mode
+    train_network(model, *inputs)   -> outputs, model      training mode: the model's carried leaves
+                                                           (running statistics) have moved on
+
+A network of one's own, registered with `p3s.register`:
+
+    @register
+    @dataclass(frozen=True, kw_only=True)
     class Mine(Network):
-        def init(self, key, input_sizes, output_size): ...      # -> a pytree of float32 arrays
-        def apply(self, params, inputs): ...                    # (..., sum of sizes) -> (..., size)
+        name: ClassVar[str] = "mine"
+        def init(self, key, shapes, output_size): ...       -> a pytree of arrays
+        def apply(self, params, *inputs, train): ...        -> outputs, params
+
+Inputs come separately: an observation, or an observation and an action. Images are uint8,
+(..., height, width, channels); networks scale them.
 """
 
 from __future__ import annotations
@@ -16,7 +26,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import ClassVar, Literal, TypeVar
+from math import prod
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +39,7 @@ from p3s.types import Params
 Initialization = Literal["fan_in", "xavier"]
 Activation = Literal["relu", "tanh", "elu", "leaky_relu", "gelu", "silu"]
 Layers = list[dict[str, jax.Array]]
+Shape = tuple[int, ...]
 
 LAYER_NORM_EPSILON = 1e-5
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -38,6 +50,11 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu": lambda inputs: jax.nn.gelu(inputs, approximate=False),
     "silu": jax.nn.silu,
 }
+NATURE_ENCODER = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Channels, kernel and stride of each convolution (Mnih et al. 2015)."""
+
+
+# ---------------------------------------------------------------------- dense layers
 
 
 def init_mlp(
@@ -50,7 +67,7 @@ def init_mlp(
 ) -> Layers:
     """Random layers for the concatenation of inputs of the given sizes.
 
-    fan_in: weights and biases U(±1/sqrt(fan_in)), as TD3's code has them.
+    fan_in: weights and biases U(±1/sqrt(fan_in)), as in TD3's code.
     xavier: weights U(±sqrt(6/(fan_in + fan_out))), zero biases; each input of the first layer
     counts its own fan-in, as if it had its own matrix (the authors' P3S code).
     """
@@ -80,25 +97,8 @@ def init_mlp(
     return layers
 
 
-def follow(targets: Params, online: Params, rate: float) -> Params:
-    """Move target parameters a little towards the online ones: (1 - rate) target + rate online."""
-    return jax.tree.map(lambda target, leaf: target + rate * (leaf - target), targets, online)
-
-
-def follow_every(
-    targets: Params, online: Params, rate: float, count: jax.Array, period: int
-) -> Params:
-    """`follow` whenever `count` is a multiple of `period`; a rate of 1 copies to the bit."""
-    due = count % period == 0
-    return jax.tree.map(
-        lambda target, leaf: jnp.where(due, (1.0 - rate) * target + rate * leaf, target),
-        targets,
-        online,
-    )
-
-
-def normalize(inputs: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
-    """Layer normalisation (Ba et al. 2016) over the last axis."""
+def layer_normalize(inputs: jax.Array, scale: jax.Array, shift: jax.Array) -> jax.Array:
+    """Layer normalization (Ba et al. 2016) over the last axis."""
     centered = inputs - inputs.mean(axis=-1, keepdims=True)
     variance = jnp.mean(centered**2, axis=-1, keepdims=True)
     return centered * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON) * scale + shift
@@ -109,9 +109,23 @@ def apply_mlp(layers: Layers, inputs: jax.Array, activation: Activation = "relu"
     for layer in layers[:-1]:
         inputs = inputs @ layer["weight"] + layer["bias"]
         if "scale" in layer:
-            inputs = normalize(inputs, layer["scale"], layer["shift"])
+            inputs = layer_normalize(inputs, layer["scale"], layer["shift"])
         inputs = ACTIVATIONS[activation](inputs)
     return inputs @ layers[-1]["weight"] + layers[-1]["bias"]
+
+
+def features(*inputs: jax.Array) -> jax.Array:
+    """All inputs as one float32 vector per row; images flattened and scaled to [0, 1]."""
+    flat = [
+        scaled_image(part).reshape(*part.shape[:-3], -1) if part.dtype == jnp.uint8 else part
+        for part in inputs
+    ]
+    return jnp.concatenate(flat, axis=-1) if len(flat) > 1 else flat[0]
+
+
+def scaled_image(pixels: jax.Array) -> jax.Array:
+    """uint8 pixels as float32 in [0, 1]."""
+    return pixels.astype(jnp.float32) * np.float32(1 / 255)
 
 
 # ---------------------------------------------------------------------- networks by name
@@ -119,7 +133,7 @@ def apply_mlp(layers: Layers, inputs: jax.Array, activation: Activation = "relu"
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """Base of all networks; one's own may use these fields of the algorithm or leave them."""
+    """Base of all networks; the fields are those of the algorithm that uses it."""
 
     name: ClassVar[str]
 
@@ -128,102 +142,150 @@ class Network:
     layer_norm: bool
     initialization: Initialization
 
-    def init(self, key: jax.Array, input_sizes: Sequence[int], output_size: int) -> Params:
-        """Random parameters for the concatenation of inputs of the given sizes."""
+    def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
+        """Random parameters for inputs of the given shapes."""
         raise NotImplementedError
 
-    def apply(self, params: Params, inputs: jax.Array) -> jax.Array:
-        """Outputs for one input or a batch of them."""
+    def apply(self, params: Params, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Params]:
+        """Outputs for one input or a batch, and the parameters with their carried leaves after it.
+
+        A network without carried leaves returns its parameters as they are.
+        """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP(Network):
+    """Dense layers with the activation between them."""
+
+    name: ClassVar[str] = "mlp"
+
+    def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Layers:
+        sizes = [prod(shape) for shape in shapes]
+        return init_mlp(
+            key, sizes, self.hidden_sizes, output_size, self.initialization, self.layer_norm
+        )
+
+    def apply(self, params: Layers, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Layers]:
+        return apply_mlp(params, features(*inputs), self.activation), params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conv(Network):
+    """Three convolutions on the image (Mnih et al. 2015), then dense layers on all inputs."""
+
+    name: ClassVar[str] = "conv"
+
+    def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
+        if len(shapes[0]) != 3:
+            raise UserError("network conv takes images: choose --network mlp for this environment")
+        height, width, channels = _channels_last(shapes[0])
+        encoder = []
+        for index, (filters, kernel, stride) in enumerate(NATURE_ENCODER):
+            if min(height, width) < kernel:
+                raise UserError(
+                    f"images of {'×'.join(map(str, shapes[0]))} are too small for network conv, "
+                    "which needs 36×36: choose --network mlp"
+                )
+            fan_in = kernel * kernel * channels
+            own_key = jax.random.fold_in(key, 1000 + index)
+            encoder += init_mlp(own_key, [fan_in], [], filters, self.initialization)
+            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            channels = filters
+        sizes = [height * width * channels, *(prod(shape) for shape in shapes[1:])]
+        head = init_mlp(
+            key, sizes, self.hidden_sizes, output_size, self.initialization, self.layer_norm
+        )
+        return {"encoder": encoder, "head": head}
+
+    def apply(self, params: Params, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Params]:
+        image, *others = inputs
+        batch = image.shape[:-3]
+        image = scaled_image(image.reshape(-1, *image.shape[-3:]))
+        if _channels_first(image.shape[1:]):
+            image = jnp.moveaxis(image, 1, -1)
+        for layer, (_, kernel, stride) in zip(params["encoder"], NATURE_ENCODER, strict=True):
+            patches = image_patches(image, kernel, stride)
+            rows = patches.reshape(-1, patches.shape[-1]) @ layer["weight"] + layer["bias"]
+            image = jax.nn.relu(rows).reshape(*patches.shape[:-1], -1)
+        encoded = image.reshape(*batch, -1)
+        return apply_mlp(params["head"], features(encoded, *others), self.activation), params
+
+
+def _channels_first(shape: Shape) -> bool:
+    return shape[0] < shape[2]
+
+
+def _channels_last(shape: Shape) -> Shape:
+    return (shape[1], shape[2], shape[0]) if _channels_first(shape) else shape
+
+
+def image_patches(image: jax.Array, kernel: int, stride: int) -> jax.Array:
+    """What a convolution sees at each place, (batch, height, width, kernel² channels).
+
+    A convolution is then one matrix product, which stays fast under a vmap over learners, where
+    XLA's grouped convolutions do not. The stride divides the kernel: blocks of stride × stride
+    pixels become channels first, so that few slices are left to join.
+    """
+    count, height, width, channels = image.shape
+    rows, columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    blocks = kernel // stride
+    down, across = rows + blocks - 1, columns + blocks - 1
+    image = image[:, : down * stride, : across * stride]
+    image = image.reshape(count, down, stride, across, stride, channels)
+    image = image.transpose(0, 1, 3, 2, 4, 5).reshape(count, down, across, -1)
+    slices = [image[:, i : i + rows, j : j + columns] for i in range(blocks) for j in range(blocks)]
+    return jnp.concatenate(slices, axis=-1)
+
+
+NETWORKS: dict[str, type[Network]] = {network.name: network for network in (MLP, Conv)}
+
+
+# ---------------------------------------------------------------------- models
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class Shaped:
-    """Parameters, the network that they are of, and the size of its input."""
+class Model:
+    """Parameters, the network they belong to, and the shapes of its inputs."""
 
     params: Params
     network: Network = field(metadata={"static": True})
-    input_size: int = field(metadata={"static": True})
+    shapes: tuple[Shape, ...] = field(metadata={"static": True})
 
 
-NETWORKS: dict[str, type[Network]] = {}
-AnyNetwork = TypeVar("AnyNetwork", bound=type[Network])
+def init_model(
+    network: Network, key: jax.Array, shapes: Sequence[Shape], output_size: int
+) -> Model:
+    """A model with random parameters."""
+    return Model(network.init(key, shapes, output_size), network, tuple(shapes))
 
 
-def register_network(name: str) -> Callable[[AnyNetwork], AnyNetwork]:
-    """Make a network known by this name to the field `network` of all off-policy algorithms."""
-
-    def register(network: AnyNetwork) -> AnyNetwork:
-        network.name = name
-        NETWORKS[name] = network
-        return network
-
-    return register
+def apply_network(model: Model, *inputs: jax.Array) -> jax.Array:
+    """Outputs of the model in evaluation mode."""
+    return model.network.apply(model.params, *inputs, train=False)[0]
 
 
-@register_network("mlp")
-class MLP(Network):
-    """Dense layers, the activation between them."""
-
-    def init(self, key: jax.Array, input_sizes: Sequence[int], output_size: int) -> Layers:
-        return init_mlp(
-            key, input_sizes, self.hidden_sizes, output_size, self.initialization, self.layer_norm
-        )
-
-    def apply(self, params: Layers, inputs: jax.Array) -> jax.Array:
-        return apply_mlp(params, inputs, self.activation)
+def train_network(model: Model, *inputs: jax.Array) -> tuple[jax.Array, Model]:
+    """Outputs of the model in training mode, and the model with its carried leaves after it."""
+    outputs, params = model.network.apply(model.params, *inputs, train=True)
+    return outputs, replace(model, params=params)
 
 
-def network_named(name: str) -> type[Network]:
-    """The network registered by this name."""
-    if name not in NETWORKS:
-        raise UserError(
-            f"network {name!r} is not known: import the module that registers it "
-            f"(known: {', '.join(sorted(NETWORKS))})"
-        )
-    return NETWORKS[name]
-
-
-def init_network(
-    network: Network, key: jax.Array, input_sizes: Sequence[int], output_size: int
-) -> Params:
-    """Random parameters: plain layers where ReLU layers are meant, `Shaped` for all else."""
-    params = network.init(key, input_sizes, output_size)
-    plain = isinstance(network, MLP) and network.activation == "relu"
-    return params if plain else Shaped(params, network, sum(input_sizes))
-
-
-def apply_network(params: Params, inputs: jax.Array) -> jax.Array:
-    """Outputs of the network that the parameters are of."""
-    if isinstance(params, Shaped):
-        return params.network.apply(params.params, inputs)
-    return apply_mlp(params, inputs)
-
-
-def input_size(params: Params) -> int:
-    """Numbers that the network takes in."""
-    return params.input_size if isinstance(params, Shaped) else params[0]["weight"].shape[-2]
-
-
-def dense_layers(params: Params) -> tuple[Layers, Activation] | None:
+def dense_layers(model: Model) -> tuple[Layers, Activation] | None:
     """The layers of a multi-layer perceptron and its activation; None for any other network."""
-    if not isinstance(params, Shaped):
-        return params, "relu"
-    if isinstance(params.network, MLP):
-        return params.params, params.network.activation
+    if isinstance(model.network, MLP):
+        return model.params, model.network.activation
     return None
 
 
-def part(
-    params: Params, inputs: slice = slice(None), outputs: slice = slice(None)
-) -> Params | None:
+def part(model: Model, inputs: slice = slice(None), outputs: slice = slice(None)) -> Model | None:
     """A multi-layer perceptron with these inputs and outputs only; None for any other network."""
-    found = dense_layers(params)
+    found = dense_layers(model)
     if found is None:
         return None
     layers = [dict(layer) for layer in found[0]]
     layers[0]["weight"] = layers[0]["weight"][..., inputs, :]
     for name in ("weight", "bias"):
         layers[-1][name] = layers[-1][name][..., outputs]
-    return replace(params, params=layers) if isinstance(params, Shaped) else layers
+    return replace(model, params=layers, shapes=((layers[0]["weight"].shape[-2],),))

@@ -1,10 +1,10 @@
 """Algorithms, schemes and networks from outside the package.
 
-    @register                   a class of one's own, known once its module is imported
-    entry points                of an installed package, groups p3s.algorithms and p3s.schemes
+    @register                   a class of your own, known once its module is imported
+    entry points                of an installed package: p3s.algorithms, p3s.schemes, p3s.networks
     "package.module:Name"       wherever a name is asked for: the module is imported
 
-Whoever names a module wants it imported; the current folder is searched too. A run's config.json
+A module that a user names is imported; the current folder is searched too. A run's config.json
 names the modules that it needs, and `resume` imports them: a run folder is one's own (its
 checkpoints hold pickled environments). A policy file is for sharing and never imports anything:
 what it needs has to be known already, by an import or an entry point.
@@ -23,7 +23,7 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.algorithms.on_policy import OnPolicy
 from p3s.errors import UserError, unknown
-from p3s.networks import NETWORKS
+from p3s.networks import NETWORKS, Network
 from p3s.schemes import SCHEMES, Scheme
 from p3s.user_modules import search_current_folder
 
@@ -31,10 +31,10 @@ Registered = TypeVar("Registered", bound=type)
 
 
 def register(made: Registered) -> Registered:
-    """Make an algorithm or a scheme known by its `name`; for use as a decorator."""
+    """Make an algorithm, a scheme or a network known by its `name`; for use as a decorator."""
     bases = made.__mro__ if isinstance(made, type) else ()
-    if Algorithm not in bases and Scheme not in bases:
-        raise UserError(f"{made!r} is neither an algorithm nor a scheme: derive it from one")
+    if not any(base in bases for base in (Algorithm, Scheme, Network)):
+        raise UserError(f"{made!r} is no algorithm, scheme or network: derive it from one")
     if Algorithm in bases and OffPolicy not in bases and OnPolicy not in bases:
         raise UserError(
             f"{made.__name__} must be derived from OffPolicy, which has the fields "
@@ -52,6 +52,8 @@ def register(made: Registered) -> Registered:
 
 
 def _registry(made: type) -> dict[str, Any]:
+    if issubclass(made, Network):
+        return NETWORKS
     return ALGORITHMS if issubclass(made, Algorithm) else SCHEMES
 
 
@@ -60,7 +62,7 @@ def _origin(made: type) -> tuple[str, str]:
 
 
 def import_module(module: str) -> Any:
-    """Import a module, and make known what algorithms and schemes it defines.
+    """Import a module, and make known what algorithms, schemes and networks it defines.
 
     The current folder is searched as well.
     """
@@ -77,13 +79,13 @@ def import_module(module: str) -> Any:
 
 
 def _can_be_registered(made: type) -> bool:
-    known = issubclass(made, Algorithm | Scheme)
+    known = issubclass(made, Algorithm | Scheme | Network)
     return known and "__dataclass_fields__" in vars(made) and "name" in vars(made)
 
 
 def load_entry_points() -> None:
-    """Make known what installed packages offer; one that fails is named and left out."""
-    for group in ("p3s.algorithms", "p3s.schemes"):
+    """Make known what installed packages offer; one that fails is reported and left out."""
+    for group in ("p3s.algorithms", "p3s.schemes", "p3s.networks"):
         for entry in entry_points(group=group):
             try:
                 register(entry.load())

@@ -1,6 +1,6 @@
 """A trained policy as one file that is safe to open.
 
-The file is safetensors: the parameters, and a description (algorithm, sizes, action range,
+The file is safetensors: the parameters, and a description (algorithm, shapes, action range,
 environment, run) as text. Loading it executes nothing and checks every name, shape and type.
 """
 
@@ -18,14 +18,18 @@ from safetensors.numpy import save
 
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config import build, field_values
+from p3s.envs import Adapter, EnvName, make_env
 from p3s.errors import UserError
-from p3s.experience.normalization import Scaling, identity_scaling, normalise
+from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.runs.files import write_bytes
 from p3s.trees import flatten_names, unflatten_names
-from p3s.types import EnvSpec, Params
+from p3s.types import EnvSpec, ObservationSpec, Params
 
-FORMAT = "p3s-policy-1"
-SCALING = "normalisation"
+FORMAT = "p3s-policy-2"
+FIRST_FORMAT = "p3s-policy-1"
+"""p3s 0.1: flat observations only, and shorter names of arrays."""
+SCALING = "normalization"
+FIRST_SCALING = "normalisation"
 
 
 class Policy:
@@ -41,7 +45,7 @@ class Policy:
     ) -> None:
         self.algorithm, self.params, self.spec, self.about = algorithm, params, spec, about
         self.scaling = scaling
-        """What observations are normalised by, if the algorithm normalises them."""
+        """What observations are normalized by, if the algorithm normalizes them."""
         self._act = {
             explore: jax.jit(partial(algorithm.act, explore=explore)) for explore in (False, True)
         }
@@ -56,15 +60,17 @@ class Policy:
     ) -> tuple[np.ndarray, None]:
         """Actions for one observation or a batch of them, as Stable-Baselines3 has it.
 
-        Observations are flat; `state` and `episode_start` are there for the sake of callers
-        that pass them.
+        Observations are as `make_env`'s environments give them; `state` and `episode_start` are
+        there for callers that pass them.
         """
-        observation = np.asarray(observation, np.float32)
-        if observation.ndim not in (1, 2) or observation.shape[-1] != self.spec.observation_size:
-            size = self.spec.observation_size
+        observation = np.asarray(observation, self.spec.observation.dtype)
+        shape = self.spec.observation.shape
+        batch = observation.shape[: observation.ndim - len(shape)]
+        if observation.shape != (*batch, *shape) or len(batch) > 1:
+            one = ", ".join(map(str, shape))
             raise UserError(
                 f"an observation of shape {list(observation.shape)} does not fit: "
-                f"this policy takes [{size}] or [batch, {size}]"
+                f"this policy takes [{one}] or [batch, {one}]"
             )
         action = self.act(observation, deterministic)
         if self.spec.discrete:
@@ -72,16 +78,16 @@ class Policy:
         low, high = (np.asarray(self.about[name]) for name in ("action_low", "action_high"))
         scaled = (low + high) / 2 + (high - low) / 2 * action
         own = np.clip(scaled, low, high).astype(np.float32)
-        return own.reshape(observation.shape[:-1] + tuple(self.about["action_shape"])), None
+        return own.reshape(batch + tuple(self.about["action_shape"])), None
 
     def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these.
 
-        Stochastic ones of an on-policy algorithm may lie outside; the environments clip them.
+        Stochastic actions of an on-policy algorithm may lie outside; the environments clip them.
         """
         self._num_calls += 1
         key = jax.random.key(self._num_calls)
-        seen = normalise(observation, self.scaling)
+        seen = normalize(observation, self.scaling)
         return np.asarray(self._act[not deterministic](self.params, seen, key))
 
     def save(self, path: str | Path) -> None:
@@ -93,7 +99,8 @@ class Policy:
             "format": FORMAT,
             "algorithm": self.algorithm.name,
             "fields": field_values(self.algorithm),
-            "observation_size": self.spec.observation_size,
+            "observation_shape": self.spec.observation.shape,
+            "observation_dtype": self.spec.observation.dtype,
             "action_size": self.spec.action_size,
             "discrete": self.spec.discrete,
             **self.about,
@@ -101,29 +108,57 @@ class Policy:
         metadata = {"p3s": json.dumps(description, sort_keys=True)}
         write_bytes(Path(path), save(arrays, metadata))
 
+    def make_env(self, render_mode: str | None = None) -> Adapter:
+        """A copy of the environment that the policy was trained on."""
+        env = self.about.get("environment")
+        if env is None:
+            raise UserError("the policy does not name its environment: give one (--env, or env=)")
+        return make_env(EnvName(**env), render_mode=render_mode)
+
     @classmethod
     def load(cls, path: str | Path) -> Policy:
         """Read a policy file; nothing in it is executed."""
         path = Path(path)
         description, arrays = _read_policy_file(path)
         try:
+            first = description.pop("format") == FIRST_FORMAT
+            if first:
+                description["observation_shape"] = [description.pop("observation_size")]
+                description["observation_dtype"] = "float32"
             algorithm = build(
                 ALGORITHMS, "algorithm", description.pop("algorithm"), description.pop("fields")
             )
-            sizes = [description.pop(f) for f in ("observation_size", "action_size", "discrete")]
-            spec = EnvSpec(*sizes)
+            observation = ObservationSpec(
+                tuple(description.pop("observation_shape")), description.pop("observation_dtype")
+            )
+            spec = EnvSpec(observation, description.pop("action_size"), description.pop("discrete"))
             key = jax.random.key(0)
             template = jax.eval_shape(lambda: algorithm.policy_of(algorithm.init(key, spec)))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path} is damaged: its description does not fit ({error})") from error
-        description.pop("format")
+        prefix = f"{FIRST_SCALING if first else SCALING}/"
+        names = [name for name in arrays if name.startswith(prefix)]
+        found = {name.removeprefix(prefix): arrays.pop(name) for name in names}
         scaling = None
-        if algorithm.normalise_observations:
-            names = [name for name in arrays if name.startswith(f"{SCALING}/")]
-            found = {name.removeprefix(f"{SCALING}/"): arrays.pop(name) for name in names}
+        if algorithm.normalize_observations:
             scaling = unflatten_names(identity_scaling(spec), found, f"{path}: {SCALING}")
+        if first:
+            arrays = _renamed(arrays, template)
         params = unflatten_names(template, arrays, str(path))
         return cls(algorithm, params, spec, description, scaling)
+
+
+def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.ndarray]:
+    """Arrays of a file of the first format by the names of this one.
+
+    The names have gained components: `params` for a model, `value` for what is carried.
+    """
+
+    def core(name: str) -> str:
+        return "/".join(word for word in name.split("/") if word not in ("params", "value"))
+
+    known = {core(name): name for name in flatten_names(template)}
+    return {known.get(core(name), name): array for name, array in arrays.items()}
 
 
 def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -138,6 +173,7 @@ def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]
         raise UserError(f"{path} is damaged or no policy file: {error}") from error
     except (KeyError, ValueError) as error:
         raise UserError(f"{path} is not a p3s policy: it has no description") from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise UserError(f"{path} is not a policy of this version's format ({FORMAT})")
+    known = (FORMAT, FIRST_FORMAT)
+    if not isinstance(description, dict) or description.get("format") not in known:
+        raise UserError(f"{path} is not in a format that this version reads ({', '.join(known)})")
     return description, arrays

@@ -4,7 +4,7 @@ continuous    action (batch, size) float32 = center + half * tanh(layers(observa
               or clip(layers(observation), -1, 1) where the algorithm does not squash
 discrete      action (batch,) int64 = start + argmax(layers(observation))
 
-The normalisation of observations, if there is one, comes first.
+The normalization of observations, if there is one, comes first.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def export_onnx(policy: Policy, path: Path) -> None:
             f"this policy of {policy.algorithm.name} cannot be exported: "
             "only dense layers can, as the algorithm's noiseless_layers gives them"
         )
-    before, scaling, value = _normalising_nodes(helper, policy.scaling)
+    before, scaling, value = _normalizing_nodes(helper, policy.scaling)
     nodes, constants, value = _dense_nodes(helper, *dense, value)
     nodes, constants = [*before, *nodes], {**scaling, **constants}
     if policy.spec.discrete:
@@ -88,18 +88,18 @@ def export_onnx(policy: Policy, path: Path) -> None:
     onnx.save(model, str(path))
 
 
-def _normalising_nodes(
+def _normalizing_nodes(
     helper: Any, scaling: Scaling | None
 ) -> tuple[list[Any], dict[str, np.ndarray], str]:
-    """Operators and constants of the normalisation, and the name of their output."""
+    """Operators and constants of the normalization, and the name of their output."""
     if scaling is None:
         return [], {}, "observation"
     largest = np.asarray(LARGEST, np.float32)
     constants = {**scaling._asdict(), "smallest_seen": -largest, "largest_seen": largest}
     nodes = [
         helper.make_node("Sub", ["observation", "mean"], ["centered"]),
-        helper.make_node("Mul", ["centered", "scale"], ["standardised"]),
-        helper.make_node("Clip", ["standardised", "smallest_seen", "largest_seen"], ["seen"]),
+        helper.make_node("Mul", ["centered", "scale"], ["standardized"]),
+        helper.make_node("Clip", ["standardized", "smallest_seen", "largest_seen"], ["seen"]),
     ]
     return nodes, constants, "seen"
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from p3s.config import resolve
-from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, parse_name
+from p3s.envs import Adapter, Delay, EnvSource, make_env, parse_name
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
 from p3s.learning import devices
@@ -73,7 +73,7 @@ class Population:
         callback: Callable[[Population], Any] | None = None,
         progress_bar: bool = True,
     ) -> Self:
-        """Train for so many more total environment steps; may be called again to go on.
+        """Train for so many more total environment steps; may be called again to continue.
 
         callback: called with the population after every time step; False stops the training.
         """
@@ -115,15 +115,19 @@ class Population:
 
         observation: one of the environment's own, or flat ones, also a batch of them.
         """
-        observation = self._training.collector.envs[0].flatten(observation)
-        if self._predicting is None or self._predicting[0] != self._training.time_step:
-            self._predicting = (self._training.time_step, self.policy)
+        if self._flattener is None:
+            self._flattener = self._training.make()
+        observation = self._flattener.flatten(observation)
+        time_step = self._training.counters.time_step
+        if self._predicting is None or self._predicting[0] != time_step:
+            self._predicting = (time_step, self.policy)
         return self._predicting[1].predict(observation, state, episode_start, deterministic)
 
     _predicting: tuple[int, Policy] | None = None
+    _flattener: Adapter | None = None
 
     def save(self, path: str | Path) -> None:
-        """Write everything into a folder, from which `load` goes on to the bit.
+        """Write everything into a folder, from which `load` continues to the bit.
 
         A population that was saved there before is replaced.
         """
@@ -136,8 +140,9 @@ class Population:
         record = {**self._training.config.to_json(), **provenance()}
         write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
         self.policy.save(path / "policy.safetensors")
+        ring = getattr(self._training.experience, "ring", None)
         Checkpoints(path / "checkpoints", kept=1).write(
-            self._training.total_steps, self._training.snapshot(), self._training.replay
+            self.num_steps, self._training.snapshot(), ring
         )
         folder.close()
 
@@ -170,14 +175,6 @@ def load(path: str | Path) -> Policy:
     return Policy.load(path / "policy.safetensors")
 
 
-def policy_env(policy: Policy, render_mode: str | None = None) -> Adapter:
-    """A copy of the environment that a policy was trained on."""
-    env = policy.about.get("environment")
-    if env is None:
-        raise UserError("the policy does not name its environment: give one (--env, or env=)")
-    return make_env(EnvName(**env), render_mode=render_mode)
-
-
 def evaluate(
     policy: Policy | Population,
     env: EnvSource | None = None,
@@ -194,7 +191,7 @@ def evaluate(
         raise UserError(f"episodes must be at least 1, not {episodes}")
     own = policy.training.make if isinstance(policy, Population) else None
     policy = policy.policy if isinstance(policy, Population) else policy
-    own = own or partial(policy_env, policy)
+    own = own or policy.make_env
     make = own if env is None else partial(make_env, env, delay)
     example = make()
     if example.env_spec != policy.spec:

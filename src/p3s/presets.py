@@ -21,7 +21,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "beta_limit": 1e9,
         "learners_start": "identical",
         "targets_start": "online",
-        "left_out": "period_best",
+        "distances_exclude": "period_best",
         "random_until": "initial_steps",
         "guide_from_start": True,
         "initialization": "fan_in",
@@ -41,7 +41,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "beta_limit": 1000.0,
         "learners_start": "independent",
         "targets_start": "independent",
-        "left_out": "new_best",
+        "distances_exclude": "new_best",
         "random_until": "next_thousand",
         "guide_from_start": False,
         "initialization": "xavier",
@@ -94,7 +94,7 @@ OTHER_RESET_PERIOD = 5000
 # CEM-RL's warm-up, on every environment.
 CEM_INITIAL_TOTAL_STEPS = 10_000
 
-# ERL: episodes by which a policy is judged, elite fraction, rounds between synchronisations.
+# ERL: episodes by which a policy is judged, elite fraction, rounds between synchronizations.
 ERL_FIELDS = {
     "Swimmer": (1, 0.1, 10),
     "Hopper": (5, 0.3, 1),
@@ -118,7 +118,7 @@ def preset_fields(
     preset: str,
     scheme: str,
     env: EnvName | None,
-    num_learners: int,
+    num_envs: int,
     algorithm: type[Algorithm],
 ) -> dict[str, Any]:
     """The values that a preset gives to fields, for this environment (None: one of the user's)."""
@@ -127,7 +127,7 @@ def preset_fields(
     by_scheme: dict[str, dict[str, Any]] = {
         "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
         "distributed": {"updates_per_step": "N"},
-        "cem": {"initial_steps": -(-CEM_INITIAL_TOTAL_STEPS // num_learners)},
+        "cem": {"initial_steps": -(-CEM_INITIAL_TOTAL_STEPS // num_envs)},
         "erl": {
             "initial_steps": 0,
             **dict(zip(_ERL_NAMES, ERL_FIELDS.get(family, ERL_FIELDS["Swimmer"]), strict=True)),
@@ -141,6 +141,6 @@ def preset_fields(
         **own_code,
         **({} if scale is None else {"reward_scale": scale}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
-        "initial_steps": -(-total // num_learners),
+        "initial_steps": -(-total // num_envs),
         **by_scheme.get(scheme, {}),
     }

@@ -7,38 +7,60 @@ Axes, outermost first: learner, batch, feature. A singular name (`learner`) is o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
-
-import numpy as np
 
 Array = Any
 """A jax.Array in compiled code, an np.ndarray on the host."""
 Params = Any
-"""A pytree of float32 arrays."""
+"""A pytree of arrays; `trees.Carried` marks those that are not trained."""
 Metrics = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class ObservationSpec:
+    """Shape and dtype of one observation: a flat float32 vector, or a uint8 image."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def size(self) -> int:
+        """Numbers in one observation."""
+        return prod(self.shape)
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it holds pixels, which networks scale themselves."""
+        return self.dtype == "uint8"
+
+
+@dataclass(frozen=True)
 class EnvSpec:
-    """What a network needs to know of an environment: flat float32 in, actions out.
+    """What networks and replay need to know of an environment.
 
     `action_size` is the number of action dimensions, each in [-1, 1], or, if `discrete`, the
     number of actions to choose from.
     """
 
-    observation_size: int
+    observation: ObservationSpec
     action_size: int
     discrete: bool = False
 
-    @property
-    def stored_action_size(self) -> int:
-        """Columns that an action takes in a replay row."""
-        return 1 if self.discrete else self.action_size
+    @classmethod
+    def flat(cls, observation_size: int, action_size: int, discrete: bool = False) -> EnvSpec:
+        """An environment with observations of so many float32 numbers."""
+        return cls(ObservationSpec((observation_size,)), action_size, discrete)
 
     @property
-    def row_size(self) -> int:
-        """Columns of one packed transition."""
-        return 2 * self.observation_size + self.stored_action_size + 2
+    def observation_size(self) -> int:
+        """Numbers in one observation."""
+        return self.observation.size
+
+    def __str__(self) -> str:
+        shape = "×".join(map(str, self.observation.shape))
+        kind = "actions" if self.discrete else "action dimensions"
+        return f"{self.observation.dtype} observations of {shape} and {self.action_size} {kind}"
 
 
 class Transition(NamedTuple):
@@ -58,15 +80,28 @@ class Rollout(NamedTuple):
     ended: Array
     """1 where an episode ended, by termination or truncation."""
     present: Array
-    """1 for a step, 0 for a row that only fills up the array; such rows come last."""
+    """1 for a step, 0 for a row that only pads the array; such rows come last."""
+
+
+class Episode(NamedTuple):
+    """A finished training episode; `learner` is the index of its environment copy."""
+
+    learner: int
+    total: float
+    length: int
 
 
 class Learner(NamedTuple):
-    """One learner: its policy, its value functions, and what else its algorithm keeps."""
+    """One learner. Schemes copy, reset and mix its parts by these names."""
 
     policy: Params
     value: Params
-    extra: Params
+    targets: dict[str, Params]
+    """Networks that follow the online ones: "policy" and "value", where the algorithm has them."""
+    optimizers: dict[str, Params]
+    """States of the optimizers: "policy", "value", ...; all zeros at the start."""
+    extra: dict[str, Params]
+    """What else the algorithm keeps."""
 
 
 class Guide(NamedTuple):
@@ -74,26 +109,3 @@ class Guide(NamedTuple):
 
     policy: Params
     weight: Array
-
-
-def pack(spec: EnvSpec, transition: Transition, rows: np.ndarray) -> None:
-    """Write a batch of transitions into `rows`, (batch, row_size)."""
-    size, action_end = spec.observation_size, spec.observation_size + spec.stored_action_size
-    rows[:, :size] = transition.observation
-    rows[:, size:action_end] = np.reshape(transition.action, (len(rows), -1))
-    rows[:, action_end] = transition.reward
-    rows[:, action_end + 1] = transition.discount
-    rows[:, action_end + 2 :] = transition.next_observation
-
-
-def unpack(spec: EnvSpec, rows: Array) -> Transition:
-    """Read packed rows back, (..., row_size); discrete actions come back as int32."""
-    size, action_end = spec.observation_size, spec.observation_size + spec.stored_action_size
-    action = rows[..., size:action_end]
-    return Transition(
-        observation=rows[..., :size],
-        action=action[..., 0].astype("int32") if spec.discrete else action,
-        reward=rows[..., action_end],
-        discount=rows[..., action_end + 1],
-        next_observation=rows[..., action_end + 2 :],
-    )

@@ -4,7 +4,7 @@
     improve       A = GAE with the values so far
                   V fitted to discounted returns R: `value_steps` full-batch K-FAC steps on
                       ½ mean (V - R)²; Fisher of N(V, 1)
-                  A standardised; one full-batch K-FAC step on -mean(A log pi(a|s));
+                  A standardized; one full-batch K-FAC step on -mean(A log pi(a|s));
                       Fisher from the slopes of log pi at the actions taken, which pi drew
                   KL(old ‖ new) above twice `target_kl`: step size / 1.5
                                 below half of it:        step size * 1.5
@@ -19,8 +19,8 @@ the true final observation; no weight decay; layers start orthogonal; see also `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,8 @@ from p3s.algorithms.on_policy import (
 )
 from p3s.algorithms.parts.kfac import KFAC, Trace, trace
 from p3s.algorithms.parts.squashed_gaussian import Gaussian, gaussian_kl
-from p3s.networks import Layers, apply_mlp
+from p3s.field_types import Bounds, Count, CountOrZero, Decay, Positive, Share
+from p3s.networks import Layers, Model, apply_network, features
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 
 SMALLEST_STEP, LARGEST_STEP = 1e-8, 1.0
@@ -55,15 +56,15 @@ def value_inputs(policy: Params, observation: jax.Array, step: jax.Array) -> jax
     """[observation, mean and std of the action, t / 10, 1], (rows, ...)."""
     mean, log_std = policy_gaussian(policy, observation)
     time = step[:, None].astype(jnp.float32) / 10.0
-    return jnp.concatenate([observation, mean, jnp.exp(log_std), time, jnp.ones_like(time)], axis=1)
+    return features(observation, mean, jnp.exp(log_std), time, jnp.ones_like(time))
 
 
-def value_of(value: Layers, inputs: jax.Array) -> jax.Array:
+def value_of(value: Model, inputs: jax.Array) -> jax.Array:
     """V for rows of value inputs."""
-    return apply_mlp(value, inputs, "elu")[:, 0]
+    return apply_network(value, inputs)[:, 0]
 
 
-def value_loss(value: Layers, inputs: jax.Array, target: jax.Array, weights: jax.Array):
+def value_loss(value: Model, inputs: jax.Array, target: jax.Array, weights: jax.Array):
     """½ mean (V - R)²; weights: of each row, with sum 1."""
     return 0.5 * jnp.sum(weights * (value_of(value, inputs) - target) ** 2)
 
@@ -87,7 +88,7 @@ def adapt_step(step_size: jax.Array, divergence: jax.Array, target: float) -> ja
 def policy_layers(policy: Params) -> Layers:
     """The policy as K-FAC sees it: its log std is the bias of a layer without inputs."""
     nothing = jnp.zeros((0, len(policy["log_std"])), jnp.float32)
-    return [*policy["layers"], {"weight": nothing, "bias": policy["log_std"]}]
+    return [*policy["layers"].params, {"weight": nothing, "bias": policy["log_std"]}]
 
 
 def policy_traces(policy: Params, observation: jax.Array, action: jax.Array) -> list[Trace]:
@@ -100,7 +101,7 @@ def policy_traces(policy: Params, observation: jax.Array, action: jax.Array) -> 
     mean, _ = policy_gaussian(policy, observation)
     spread_slopes = ((action - mean) * jnp.exp(-log_std)) ** 2 - 1.0
     return [
-        *trace(policy["layers"], observation, "tanh", log_likelihood),
+        *trace(policy["layers"].params, observation, "tanh", log_likelihood),
         Trace(observation[:, :0], spread_slopes),
     ]
 
@@ -112,52 +113,34 @@ class ACKTR(OnPolicy):
     name: ClassVar[str] = "acktr"
     actions: ClassVar[Literal["continuous", "discrete", "both"]] = "continuous"
 
-    rollout_steps: int = 2500
+    rollout_steps: Annotated[int, Bounds(least=2)] = 2500
     """Whole episodes are collected until there are more environment steps than this."""
-    trace_decay: float = 0.97
+    trace_decay: Share = 0.97
     """How far an advantage looks ahead (λ)."""
-    momentum: float = 0.9
-    """Of both optimisers."""
-    target_kl: float = 0.002
+    momentum: Decay = 0.9
+    """Momentum of both optimizers."""
+    target_kl: Positive = 0.002
     """Change of the policy in one update that the step size aims at."""
-    initial_step_size: float = 0.03
+    initial_step_size: Positive = 0.03
     """The policy's step size at the start."""
-    policy_clip_kl: float = 0.01
+    policy_clip_kl: Positive = 0.01
     """Bound of a policy step's length in the Fisher metric."""
-    policy_damping: float = 0.01
+    policy_damping: Positive = 0.01
     """Added to the Fisher eigenvalues of the policy."""
-    policy_statistics_decay: float = 0.99
+    policy_statistics_decay: Decay = 0.99
     """How slowly the policy's Fisher factors change."""
-    value_steps: int = 25
+    value_steps: Count = 25
     """Full-batch steps of the value network in an update."""
-    value_learning_rate: float = 0.001
+    value_learning_rate: Positive = 0.001
     """The value network's step size."""
-    value_clip_kl: float = 0.3
+    value_clip_kl: Positive = 0.3
     """Bound of a value step's length in the Fisher metric."""
-    value_damping: float = 0.1
+    value_damping: Positive = 0.1
     """Added to the Fisher eigenvalues of the values."""
-    value_statistics_decay: float = 0.95
+    value_statistics_decay: Decay = 0.95
     """How slowly the values' Fisher factors change."""
-    value_cold_iterations: int = 50
+    value_cold_iterations: CountOrZero = 50
     """First value steps that follow the plain gradient."""
-
-    def problem(self) -> str | None:
-        positive = (
-            "target_kl", "initial_step_size", "policy_clip_kl", "policy_damping",
-            "value_learning_rate", "value_clip_kl", "value_damping",
-        )  # fmt: skip
-        for field in positive:
-            if getattr(self, field) <= 0:
-                return f"{field} must be above 0, not {getattr(self, field)}"
-        for field in ("momentum", "policy_statistics_decay", "value_statistics_decay"):
-            if not 0 <= getattr(self, field) < 1:
-                return f"{field} must be at least 0 and below 1, not {getattr(self, field)}"
-        if self.value_steps < 1 or self.value_cold_iterations < 0:
-            return (
-                f"value_steps must be at least 1 and value_cold_iterations at least 0, "
-                f"not {self.value_steps} and {self.value_cold_iterations}"
-            )
-        return super().problem()
 
     @property
     def policy_optimizer(self) -> KFAC:
@@ -185,13 +168,13 @@ class ACKTR(OnPolicy):
         hidden = len(self.hidden_sizes)
         policy = self.init_policy(policy_key, spec, scale=1.0, last=0.1)
         sizes = [spec.observation_size + 2 * spec.action_size + 2, *self.hidden_sizes, 1]
-        value = init_dense(value_key, sizes, [1.0] * (hidden + 1))
-        extra = {
-            "policy_optimizer": self.policy_optimizer.start(policy_layers(policy)),
-            "value_optimizer": self.value_optimizer.start(value),
-            "step_size": jnp.float32(self.initial_step_size),
+        value = init_dense(value_key, sizes, [1.0] * (hidden + 1), "elu")
+        optimizers = {
+            "policy": self.policy_optimizer.start(policy_layers(policy)),
+            "value": self.value_optimizer.start(value.params),
         }
-        return Learner(policy, value, extra)
+        extra = {"step_size": jnp.float32(self.initial_step_size)}
+        return Learner(policy, value, {}, optimizers, extra)
 
     def improve(
         self, learner: Learner, rollout: Rollout, key: jax.Array
@@ -204,20 +187,15 @@ class ACKTR(OnPolicy):
         policy, policy_state, metrics = self._policy_step(
             learner, rollout, centered / (deviation + 1e-8), weights
         )
-        extra = {
-            "policy_optimizer": policy_state,
-            "value_optimizer": value_state,
-            "step_size": adapt_step(
-                learner.extra["step_size"], metrics["divergence"], self.target_kl
-            ),
-        }
+        optimizers = {"policy": policy_state, "value": value_state}
+        step_size = adapt_step(learner.extra["step_size"], metrics["divergence"], self.target_kl)
         metrics = {
             "value_loss": losses[0],
             "value_loss_after": losses[-1],
             **metrics,
-            "step_size": extra["step_size"],
+            "step_size": step_size,
         }
-        return Learner(policy, value, extra), metrics
+        return Learner(policy, value, {}, optimizers, {"step_size": step_size}), metrics
 
     def look_back(
         self, learner: Learner, rollout: Rollout
@@ -228,31 +206,34 @@ class ACKTR(OnPolicy):
         inputs = value_inputs(learner.policy, steps.observation, time)
         ahead = value_inputs(learner.policy, steps.next_observation, time + 1)
         value, next_value = (value_of(learner.value, rows) for rows in (inputs, ahead))
-        advantage = advantages(steps, ended, value, next_value, self.discount, self.trace_decay)
+        advantage = advantages(
+            steps, ended, value, next_value, self.discount_factor, self.trace_decay
+        )
         cut_off = ended * steps.discount
-        terms = steps.reward + self.discount * cut_off * next_value
-        returns = backwards_sum(terms, self.discount * (1.0 - ended))
+        terms = steps.reward + self.discount_factor * cut_off * next_value
+        returns = backwards_sum(terms, self.discount_factor * (1.0 - ended))
         return advantage, inputs, returns
 
     def _fit_value(self, learner: Learner, inputs, target, weights, key: jax.Array):
-        """New value network, its optimiser's state, and the loss before each step."""
+        """New value network, its optimizer's state, and the loss before each step."""
 
         def step(carry, step_key: jax.Array):
             value, state = carry
             loss, gradient = jax.value_and_grad(value_loss)(value, inputs, target, weights)
             # A return drawn from N(V, 1) lies this far from V, which is the likelihood's slope.
             noise = jax.random.normal(step_key, (len(target), 1), jnp.float32)
-            traces = trace(value, inputs, "elu", lambda outputs: outputs * noise)
-            return self.value_optimizer.step(
-                value, gradient, traces, weights, state, self.value_learning_rate
-            ), loss
+            traces = trace(value.params, inputs, "elu", lambda outputs: outputs * noise)
+            layers, state = self.value_optimizer.step(
+                value.params, gradient.params, traces, weights, state, self.value_learning_rate
+            )
+            return (replace(value, params=layers), state), loss
 
-        start = learner.value, learner.extra["value_optimizer"]
+        start = learner.value, learner.optimizers["value"]
         (value, state), losses = jax.lax.scan(step, start, jax.random.split(key, self.value_steps))
         return value, state, losses
 
     def _policy_step(self, learner: Learner, rollout: Rollout, advantage, weights):
-        """New policy, its optimiser's state, and metrics."""
+        """New policy, its optimizer's state, and metrics."""
         old, observation = learner.policy, rollout.steps.observation
         loss, gradient = jax.value_and_grad(policy_loss)(old, rollout, advantage, weights)
         layers, state = self.policy_optimizer.step(
@@ -260,10 +241,11 @@ class ACKTR(OnPolicy):
             policy_layers(gradient),
             policy_traces(old, observation, rollout.steps.action),
             weights,
-            learner.extra["policy_optimizer"],
+            learner.optimizers["policy"],
             learner.extra["step_size"],
         )
-        policy = {"layers": layers[:-1], "log_std": layers[-1]["bias"]}
+        network = replace(old["layers"], params=layers[:-1])
+        policy = {"layers": network, "log_std": layers[-1]["bias"]}
         before, after = policy_gaussian(old, observation), policy_gaussian(policy, observation)
         metrics = {
             "policy_loss": loss,

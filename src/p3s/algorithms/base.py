@@ -1,12 +1,8 @@
 """What a base algorithm must supply.
 
 An algorithm is a frozen dataclass whose fields are its hyper-parameters. It describes one learner
-and never knows how many there are: `learners.py` stacks it. Its methods are pure, and use the
-fields only arithmetically, so that a scheme may replace one by a traced value per learner.
-
-Schemes know these names in a learner's `extra`, where an algorithm has such a thing: what begins
-with `target_` follows the online networks (`target_policy` the policy); `policy_optimizer` is the
-optimiser's state of the policy, all zeros at the start.
+and never knows how many there are: `learning/learners.py` stacks it. Its methods are pure, and
+use the fields only arithmetically, so that a scheme may replace one by a traced value per learner.
 """
 
 from __future__ import annotations
@@ -16,6 +12,7 @@ from typing import ClassVar, Literal
 
 import jax
 
+from p3s.networks import Model
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -28,12 +25,12 @@ class Algorithm:
     has_own_policy: ClassVar[bool] = True
     """Whether it has a policy beside its value functions; in DQN the one is the other."""
     squashed: ClassVar[bool] = True
-    """Whether the outputs of `noiseless_layers` go through tanh; else they are clipped."""
+    """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
     """Whether it learns from rollouts of its own (`on_policy.py`) instead of a replay."""
 
-    normalise_observations: bool = False
-    """Bring observations to mean 0 and standard deviation 1, as far as seen."""
+    normalize_observations: bool = False
+    """Scale observations to mean 0 and standard deviation 1, by running statistics."""
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         """A new learner with random parameters."""
@@ -62,7 +59,7 @@ class Algorithm:
         return learner
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
-        """D(policy, other) at each observation of a batch, (batch,)."""
+        """D(policy, other) at each observation of a batch, (batch,); both in evaluation mode."""
         raise NotImplementedError
 
     def policy_of(self, learner: Learner) -> Params:
@@ -70,7 +67,7 @@ class Algorithm:
         return learner.policy
 
     def with_policy(self, learner: Learner, policy: Params) -> Learner:
-        """The learner with other parameters to act with, all else kept."""
+        """The learner with other parameters to act with; everything else is kept."""
         return learner._replace(policy=policy)
 
     def action_value(
@@ -79,14 +76,14 @@ class Algorithm:
         """The learner's estimate of Q(s, a) for a batch, (batch,)."""
         raise NotImplementedError
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
-        """The noiseless policy as a network of dense layers, for the export; None if it is none.
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
+        """The noiseless policy as one model, for the export; None if it cannot be written as one.
 
-        Its output goes through tanh if `squashed`, else it is clipped to [-1, 1]; or its largest
-        entry is the action if `spec.discrete`.
+        Its output goes through tanh if `squashed`, otherwise it is clipped to [-1, 1]; if
+        `spec.discrete`, the action is the index of its largest entry.
         """
         return None
 
     def problem(self) -> str | None:
-        """What is wrong with the field values, or None."""
+        """What is wrong with the fields taken together, or None; bounds are in their types."""
         return None

@@ -1,14 +1,14 @@
 """DDPG, deep deterministic policy gradient (Lillicrap et al. 2016).
 
-    value step    y = r + discount * gamma * Q'(s', pi'(s'));  minimise mean (y - Q(s, a))²
-    policy step   minimise mean(-Q(s, pi(s)) + weight * D(pi(s), guide(s)))
+    value step    y = r + discount * gamma * Q'(s', pi'(s'));  minimize mean (y - Q(s, a))²
+    policy step   minimize mean(-Q(s, pi(s)) + weight * D(pi(s), guide(s)))
                   targets <- (1 - tau) targets + tau online
 
 This is TD3 without its three remedies: one Q, no noise on target actions, no delay of the policy.
 Sizes and rates are TD3's, so that the two differ in the algorithm only.
 
 Differs from the original in: independent Gaussian instead of Ornstein-Uhlenbeck noise (an action
-depends on parameters, observation and key only, so noise has no memory); no batch normalisation
+depends on parameters, observation and key only, so noise has no memory); no batch normalization
 and no weight decay; the action enters the first layer of Q, not the second.
 """
 
@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.parts.deterministic import DeterministicActorCritic
+from p3s.field_types import Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +29,11 @@ class DDPG(DeterministicActorCritic):
     """Deep deterministic policy gradient."""
 
     name: ClassVar[str] = "ddpg"
-    num_values: ClassVar[int] = 1
 
-    policy_period: int = 1
+    policy_period: Count = 1
     """Value updates per policy update."""
+    num_values: Count = 1
+    """Value networks; the smallest estimate is the target, and the policy climbs the first."""
 
     def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         return jnp.zeros(shape, jnp.float32)

@@ -2,20 +2,20 @@
 
     update        a* = argmax_a Q(s', a)  (double)   or   argmax_a Q'(s', a)
                   y  = r + discount * gamma * Q'(s', a*)
-                  minimise mean huber(y - Q(s, a)) + weight * KL(B ‖ B of the guide)
+                  minimize mean huber(y - Q(s, a)) + weight * KL(B ‖ B of the guide)
                   every `target_period` updates: Q' <- (1 - target_rate) Q' + target_rate Q
 
 The Q network is both policy and value: it is the learner's `policy`, and all of the update is in
 the policy step, so that the pull of the guide is one more term of the same loss. B is the
-Boltzmann policy softmax(Q(s, .) / `boltzmann_temperature`), which only the distance knows; actions
+Boltzmann policy softmax(Q(s, .) / `boltzmann_temperature`), which only the distance uses; actions
 are epsilon-greedy.
 
-An action depends on the policy's parameters, observation and key only, so epsilon travels with the
-parameters: `policy["epsilon"]` falls in a line from `epsilon_start` to `epsilon_end` over
-`epsilon_updates` updates. A copy of a policy explores as the original does; equal start and end
-give a constant epsilon.
+An action depends on the policy's parameters, observation and key only, so epsilon is carried with
+the parameters: it falls linearly from `epsilon_start` to `epsilon_end` over `epsilon_updates`
+updates. A copy of a policy explores as the original does; equal start and end give a constant
+epsilon.
 
-Differs from the original in: dense layers; Adam; sizes and periods that suit small worlds, chosen
+Differs from the original in: Adam; sizes and periods that suit small worlds, chosen
 on CartPole-v1; errors are clipped at 10 instead of 1, since rewards are not clipped; double
 Q-learning (van Hasselt et al. 2016); the dueling form (Wang et al. 2016) shares all hidden layers
 between V and advantages.
@@ -23,8 +23,8 @@ between V and advantages.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import jax
@@ -32,17 +32,22 @@ import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import OffPolicy, bootstrap
 from p3s.algorithms.parts.categorical import at_action, categorical_kl
-from p3s.networks import apply_network, follow_every, part
+from p3s.field_types import Count, Positive, Share, Sizes
+from p3s.networks import Model, apply_network, part, train_network
+from p3s.trees import Carried, follow_every
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
-def all_q_values(layers: Params, observation: jax.Array, dueling: bool) -> jax.Array:
-    """Q(s, .), (..., actions); dueling: V + A - mean A, V being the first output."""
-    outputs = apply_network(layers, observation)
-    if not dueling:
-        return outputs
+def dueling_values(outputs: jax.Array) -> jax.Array:
+    """Q = V + A - mean A from outputs (V, A), (..., 1 + actions) -> (..., actions)."""
     value, advantages = outputs[..., :1], outputs[..., 1:]
     return value + advantages - advantages.mean(axis=-1, keepdims=True)
+
+
+def all_q_values(layers: Model, observation: jax.Array, dueling: bool) -> jax.Array:
+    """Q(s, .), (..., actions)."""
+    outputs = apply_network(layers, observation)
+    return dueling_values(outputs) if dueling else outputs
 
 
 def huber(error: jax.Array, threshold: float) -> jax.Array:
@@ -52,8 +57,8 @@ def huber(error: jax.Array, threshold: float) -> jax.Array:
 
 
 def q_target(
-    layers: Params,
-    target_layers: Params,
+    layers: Model,
+    target_layers: Model,
     batch: Transition,
     discount_factor: float,
     double: bool,
@@ -68,19 +73,21 @@ def q_target(
 
 
 def q_loss(
-    layers: Params,
+    layers: Model,
     batch: Transition,
     target: jax.Array,
     guide_values: jax.Array,
     weight: jax.Array,
     algorithm: DQN,
-) -> tuple[jax.Array, jax.Array]:
-    """mean huber(y - Q(s, a)) + weight * KL, and the mean KL to the guide's Boltzmann policy."""
-    values = all_q_values(layers, batch.observation, algorithm.dueling)
+) -> tuple[jax.Array, tuple[Model, jax.Array]]:
+    """mean huber(y - Q(s, a)) + weight * KL, with the mean KL to the guide's Boltzmann policy."""
+    outputs, after = train_network(layers, batch.observation)
+    values = dueling_values(outputs) if algorithm.dueling else outputs
     errors = at_action(values, batch.action) - target
     temperature = algorithm.boltzmann_temperature
     distance = categorical_kl(values / temperature, guide_values / temperature).mean()
-    return huber(errors, algorithm.huber_threshold).mean() + weight * distance, distance
+    loss = huber(errors, algorithm.huber_threshold).mean() + weight * distance
+    return loss, (after, distance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,55 +98,54 @@ class DQN(OffPolicy):
     actions: ClassVar[Literal["continuous", "discrete"]] = "discrete"
     has_own_policy: ClassVar[bool] = False
 
-    hidden_sizes: tuple[int, ...] = (128, 128)
+    hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of the Q network."""
-    learning_rate: float = 5e-4
+    learning_rate: Positive = 5e-4
     """Adam's step size."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions in a minibatch (B)."""
-    policy_period: int = 1
+    policy_period: Count = 1
     """Must be 1: the Q network is the policy."""
-    target_rate: float = 1.0
+    target_rate: Share = 1.0
     """How far targets move at a time: 1 copies (hard targets), less follows (soft)."""
-    target_period: int = 50
+    target_period: Count = 50
     """Updates between two moves of the targets."""
     double: bool = True
     """The online network chooses the next action and the target network values it."""
     dueling: bool = False
-    """The network gives V and advantages instead of Q."""
-    huber_threshold: float = 10.0
+    """The network outputs V and advantages instead of Q."""
+    huber_threshold: Positive = 10.0
     """Errors beyond this count linearly."""
-    epsilon_start: float = 1.0
+    epsilon_start: Share = 1.0
     """Share of random actions at the start."""
-    epsilon_end: float = 0.05
+    epsilon_end: Share = 0.05
     """Share of random actions in the end."""
-    epsilon_updates: int = 2000
+    epsilon_updates: Count = 2000
     """Updates from start to end."""
-    boltzmann_temperature: float = 1.0
-    """Of the Boltzmann policies that the distance compares, in units of Q."""
+    boltzmann_temperature: Positive = 1.0
+    """Temperature of the Boltzmann policies that the distance compares, in units of Q."""
 
     def problem(self) -> str | None:
         if self.policy_period != 1:
             return f"policy_period of dqn must be 1, not {self.policy_period}: Q is the policy"
-        if not 0 <= self.epsilon_end <= self.epsilon_start <= 1:
-            return "0 <= epsilon_end <= epsilon_start <= 1 must hold"
-        if self.target_period < 1 or self.epsilon_updates < 1:
-            return "target_period and epsilon_updates must be at least 1"
-        for field in ("huber_threshold", "boltzmann_temperature"):
-            if not 0 < getattr(self, field) < math.inf:
-                return f"{field} must be above 0 and finite, not {getattr(self, field)}"
+        if self.epsilon_end > self.epsilon_start:
+            return (
+                f"epsilon_end must be at most epsilon_start, {self.epsilon_start}, "
+                f"not {self.epsilon_end}"
+            )
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         outputs = spec.action_size + (1 if self.dueling else 0)
-        layers = self.init_network(key, [spec.observation_size], outputs)
-        epsilon = jnp.asarray(self.epsilon_start, jnp.float32)
-        extra = {
-            "target_policy": layers,
-            "num_updates": jnp.int32(0),
-            "policy_optimizer": self.start_optimizer(layers),
-        }
-        return Learner({"layers": layers, "epsilon": epsilon}, {}, extra)
+        layers = self.init_network(key, [spec.observation.shape], outputs)
+        epsilon = Carried(jnp.asarray(self.epsilon_start, jnp.float32))
+        return Learner(
+            policy={"layers": layers, "epsilon": epsilon},
+            value={},
+            targets={"policy": layers},
+            optimizers={"policy": self.start_optimizer(layers)},
+            extra={"num_updates": jnp.int32(0)},
+        )
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
@@ -150,44 +156,42 @@ class DQN(OffPolicy):
             return action
         choice_key, action_key = jax.random.split(key)
         random = jax.random.randint(action_key, action.shape, 0, values.shape[-1], jnp.int32)
-        draw = jax.random.uniform(choice_key, action.shape, jnp.float32)
-        return jnp.where(draw < policy["epsilon"], random, action)
+        chance = jax.random.uniform(choice_key, action.shape, jnp.float32)
+        return jnp.where(chance < policy["epsilon"].value, random, action)
 
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        # Nothing: the guide is needed for the one loss there is, see the policy step.
+        # Nothing: there is one loss, it needs the guide, and so it is in the policy step.
         return learner, {}
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        layers, extra = learner.policy["layers"], learner.extra
-        target = q_target(
-            layers, extra["target_policy"], batch, self.discount, self.double, self.dueling
+        layers, targets = learner.policy["layers"], learner.targets["policy"]
+        target = q_target(layers, targets, batch, self.discount_factor, self.double, self.dueling)
+        loss_of = partial(
+            q_loss,
+            batch=batch,
+            target=target,
+            guide_values=all_q_values(guide.policy["layers"], batch.observation, self.dueling),
+            weight=guide.weight,
+            algorithm=self,
         )
-        guide_values = all_q_values(guide.policy["layers"], batch.observation, self.dueling)
-        (loss, distance), gradient = jax.value_and_grad(q_loss, has_aux=True)(
-            layers, batch, target, guide_values, guide.weight, self
-        )
-        layers, state = self.descend(layers, gradient, extra["policy_optimizer"])
-        count = extra["num_updates"] + 1
-        extra = {
-            "target_policy": follow_every(
-                extra["target_policy"], layers, self.target_rate, count, self.target_period
-            ),
-            "num_updates": count,
-            "policy_optimizer": state,
-        }
+        layers, state, loss, distance = self.minimize(loss_of, layers, learner.optimizers["policy"])
+        count = learner.extra["num_updates"] + 1
+        targets = follow_every(targets, layers, self.target_rate, count, self.target_period)
         fall = (self.epsilon_start - self.epsilon_end) / self.epsilon_updates
-        epsilon = jnp.maximum(learner.policy["epsilon"] - fall, self.epsilon_end)
+        epsilon = jnp.maximum(learner.policy["epsilon"].value - fall, self.epsilon_end)
         metrics = {
             "value_loss": loss,
             "target_mean": target.mean(),
             "guide_distance": distance,
             "epsilon": epsilon,
         }
-        return Learner({"layers": layers, "epsilon": epsilon}, {}, extra), metrics
+        policy = {"layers": layers, "epsilon": Carried(epsilon)}
+        counts = {"num_updates": count}
+        return Learner(policy, {}, {"policy": targets}, {"policy": state}, counts), metrics
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         values, others = (
@@ -202,6 +206,6 @@ class DQN(OffPolicy):
         values = all_q_values(learner.policy["layers"], observation, self.dueling)
         return at_action(values, action)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
         # The best action has the largest advantage, whatever V is.
         return part(policy["layers"], outputs=slice(1, None)) if self.dueling else policy["layers"]

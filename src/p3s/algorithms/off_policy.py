@@ -1,118 +1,143 @@
-"""What the off-policy algorithms have in common: networks, Adam, targets that follow.
+"""What the off-policy algorithms have in common: networks, Adam, an ensemble of value networks.
 
-An algorithm overrides a field where its default is another one.
+An algorithm overrides a field where its default differs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
+from p3s.field_types import Count, Positive, Share, Sizes
 from p3s.networks import (
-    ACTIVATIONS,
     NETWORKS,
     Activation,
     Initialization,
+    Model,
+    Shape,
     apply_network,
-    init_network,
-    network_named,
+    init_model,
+    train_network,
 )
+from p3s.trees import merge, trained
 from p3s.types import EnvSpec, Params, Transition
+
+Loss = Callable[[Params], tuple[jax.Array, tuple[Params, Any]]]
+"""Parameters -> loss, (parameters with their carried leaves after the pass, anything else)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicy(Algorithm):
     """Base of the algorithms that learn from a replay; `td3.py` and `dqn.py` are two."""
 
-    batch_size: int = 100
+    batch_size: Count = 100
     """Transitions in a minibatch (B)."""
-    policy_period: int = 2
+    policy_period: Count = 2
     """Value updates per policy update (d in Appendix G)."""
-    hidden_sizes: tuple[int, ...] = (256, 256)
+    hidden_sizes: Sizes = (256, 256)
     """Widths of the hidden layers of policy and value networks."""
-    learning_rate: float = 3e-4
-    """Adam's step size, policy and values."""
-    discount: float = 0.99
+    learning_rate: Positive = 3e-4
+    """Adam's step size, for policy and values."""
+    discount_factor: Share = 0.99
     """Discount factor (γ)."""
-    target_rate: float = 0.005
+    target_rate: Share = 0.005
     """How fast targets follow (τ)."""
     initialization: Initialization = "fan_in"
-    """Of weights: U(±1/√fan_in) (paper's TD3), or Xavier with zero biases (authors)."""
+    """Initial weights: U(±1/√fan_in) (TD3's code), or Xavier with zero biases (authors)."""
     activation: Activation = "relu"
-    """Between the layers of every network."""
+    """Activation between the layers of every network."""
     layer_norm: bool = False
-    """Normalise the inputs of every activation."""
-    network: str = "mlp"
-    """Dense layers, or a network of one's own by the name it is registered with."""
+    """Normalize the inputs of every activation."""
+    network: str = "auto"
+    """mlp (dense layers), conv (for images), a registered network of your own, or auto: conv for
+    images and mlp for everything else."""
 
     def problem(self) -> str | None:
-        for field in ("batch_size", "policy_period"):
-            if getattr(self, field) < 1:
-                return f"{field} must be at least 1, not {getattr(self, field)}"
-        if any(size < 1 for size in self.hidden_sizes):
-            return f"hidden_sizes must be at least 1 each, not {self.hidden_sizes}"
-        if self.activation not in ACTIVATIONS:
-            return f"activation must be one of {', '.join(ACTIVATIONS)}, not {self.activation}"
-        if self.network not in NETWORKS:
+        if self.network != "auto" and self.network not in NETWORKS:
             return f"network {self.network!r} is not known: import the module that registers it"
-        if self.learning_rate <= 0:
-            return f"learning_rate must be above 0, not {self.learning_rate}"
-        for field in ("discount", "target_rate"):
-            if not 0 <= getattr(self, field) <= 1:
-                return f"{field} must be between 0 and 1, not {getattr(self, field)}"
         return super().problem()
+
+    def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
+        """One estimate from those of the value networks, (networks, ...) -> (...): the smallest.
+
+        key: for ensembles that combine a random subset.
+        """
+        return values.min(axis=0)
 
     def start_optimizer(self, params: Params) -> Params:
         """Adam's state before its first step."""
-        return optax.adam(self.learning_rate).init(params)
+        return optax.adam(self.learning_rate).init(trained(params))
 
-    def descend(self, params: Params, gradient: Params, state: Params) -> tuple[Params, Params]:
-        """One step of Adam: new parameters, new optimiser state."""
+    def minimize(
+        self, loss_of: Loss, params: Params, state: Params
+    ) -> tuple[Params, Params, jax.Array, Any]:
+        """One step of Adam: new parameters, optimizer state, the loss, and what else it returned.
+
+        Gradients go to what is trained; what is carried is as the loss left it.
+        """
+
+        def loss_of_trained(part: Params) -> tuple[jax.Array, tuple[Params, Any]]:
+            return loss_of(merge(part, params))
+
+        part = trained(params)
+        (loss, (after, rest)), gradient = jax.value_and_grad(loss_of_trained, has_aux=True)(part)
         updates, state = optax.adam(self.learning_rate).update(gradient, state)
-        return optax.apply_updates(params, updates), state
+        return merge(optax.apply_updates(part, updates), after), state, loss, rest
 
-    def init_network(self, key: jax.Array, input_sizes: list[int], output_size: int) -> Params:
-        """A network of this algorithm's shape."""
-        network = network_named(self.network)(
+    def init_network(self, key: jax.Array, shapes: list[Shape], output_size: int) -> Model:
+        """A network of this algorithm's kind."""
+        name = self.network
+        if name == "auto":
+            name = "conv" if any(len(shape) == 3 for shape in shapes) else "mlp"
+        network = NETWORKS[name](
             hidden_sizes=self.hidden_sizes,
             activation=self.activation,
             layer_norm=self.layer_norm,
             initialization=self.initialization,
         )
-        return init_network(network, key, input_sizes, output_size)
+        return init_model(network, key, shapes, output_size)
 
     def init_q_networks(self, keys: jax.Array, spec: EnvSpec) -> Params:
-        """One Q network for each key, stacked: (s, a) in; in a discrete world s in, all a out."""
-        observation, action = spec.observation_size, spec.action_size
-        inputs = [observation] if spec.discrete else [observation, action]
-        outputs = action if spec.discrete else 1
-        networks = [self.init_network(key, inputs, outputs) for key in keys]
+        """One Q network for each key, stacked: (s, a) in; for discrete actions s in, all a out."""
+        observation, action = spec.observation.shape, (spec.action_size,)
+        shapes = [observation] if spec.discrete else [observation, action]
+        outputs = spec.action_size if spec.discrete else 1
+        networks = [self.init_network(key, shapes, outputs) for key in keys]
         return jax.tree.map(lambda *stack: jnp.stack(stack), *networks)
 
 
-def q_value(value: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
+def q_value(value: Model, observation: jax.Array, action: jax.Array) -> jax.Array:
     """Q(s, a) of one value network."""
-    return apply_network(value, jnp.concatenate([observation, action], axis=-1))[..., 0]
+    return apply_network(value, observation, action)[..., 0]
+
+
+def _per_network(values: Params, *inputs: jax.Array) -> tuple[jax.Array, ...]:
+    """The inputs once per network, so that all first layers are one batch of products."""
+    number = len(jax.tree.leaves(values)[0])
+    return tuple(jnp.broadcast_to(part, (number, *part.shape)) for part in inputs)
 
 
 def q_values(values: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
     """Q_j(s, a) of stacked value networks, (networks, batch)."""
-    number = len(jax.tree.leaves(values)[0])
-    # Each network has inputs of its own, so that all first layers are one batch of products.
-    inputs = (jnp.broadcast_to(part, (number, *part.shape)) for part in (observation, action))
-    return jax.vmap(q_value)(values, *inputs)
+    return jax.vmap(q_value)(values, *_per_network(values, observation, action))
 
 
-def value_loss(values: Params, batch: Transition, target: jax.Array) -> jax.Array:
+def value_loss(
+    values: Params, batch: Transition, target: jax.Array
+) -> tuple[jax.Array, tuple[Params, None]]:
     """Sum over j of mean (y - Q_j(s, a))²."""
-    errors = q_values(values, batch.observation, batch.action) - target
-    return jnp.sum(jnp.mean(errors**2, axis=1))
+    inputs = _per_network(values, batch.observation, batch.action)
+    outputs, after = jax.vmap(train_network)(values, *inputs)
+    errors = outputs[..., 0] - target
+    return jnp.sum(jnp.mean(errors**2, axis=1)), (after, None)
 
 
 def bootstrap(batch: Transition, discount_factor: float, next_value: jax.Array) -> jax.Array:
-    """y = r + discount * gamma * V(s'); nothing is looked ahead to after a termination."""
+    """y = r + discount * gamma * V(s'); no lookahead after a termination."""
     return batch.reward + batch.discount * discount_factor * next_value

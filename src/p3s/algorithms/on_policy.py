@@ -1,20 +1,20 @@
 """What the on-policy algorithms have in common: rollouts, advantages, a policy of plain outputs.
 
     collect       rows in order, until the algorithm says that the rollout is full
-    improve       one compiled call over the whole rollout, after which it is thrown away
+    improve       one compiled call over the whole rollout, which is then discarded
 
-The policy does not change while a rollout is collected, so the densities and values of the time
-of acting are computed again, exactly, at the start of `improve`: a row needs no more columns than
+The policy does not change while a rollout is collected, so the densities and values at the time
+of acting are computed again, exactly, at the start of `improve`: a row needs no more fields than
 in a replay, and a mark where an episode ended.
 
-A policy is {"layers", "log_std"}: a Gaussian around the network's output with a spread of its own
-for every action dimension, not squashed: actions are stored as drawn, the environment clips them
-to [-1, 1]. For discrete actions it is {"layers"}: the outputs are logits.
+A policy is {"layers", "log_std"}: a Gaussian around the network's output with its own spread for
+every action dimension. It is not squashed: actions are stored as drawn, and the environment clips
+them to [-1, 1]. For discrete actions it is {"layers"}: the outputs are logits.
 
     delta_t = r_t + gamma * discount_t * V(s'_t) - V(s_t)
     A_t     = delta_t + gamma * lambda * (1 - ended_t) * A_{t+1}             (GAE)
 
-A termination has discount 0. A truncation looks ahead to the true final observation and cuts the
+A termination has discount 0. A truncation looks ahead to the true final observation and ends the
 sum there; so does the end of a rollout in mid-episode.
 """
 
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -30,13 +30,16 @@ import jax.numpy as jnp
 from p3s.algorithms.base import Algorithm
 from p3s.algorithms.parts.categorical import at_action
 from p3s.algorithms.parts.squashed_gaussian import Gaussian
-from p3s.networks import MLP, Layers, Shaped, apply_mlp
+from p3s.field_types import Bounds, Share, Sizes
+from p3s.networks import MLP, Activation, Model, apply_network
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout, Transition
 
 
-def init_dense(key: jax.Array, sizes: list[int], scales: list[float]) -> Layers:
-    """Layers with orthogonal weights, each times its scale, and zero biases."""
-    return [
+def init_dense(
+    key: jax.Array, sizes: list[int], scales: list[float], activation: Activation
+) -> Model:
+    """Dense layers with orthogonal weights, each times its scale, and zero biases."""
+    layers = [
         {
             "weight": jax.nn.initializers.orthogonal(scale)(
                 jax.random.fold_in(key, index), shape, jnp.float32
@@ -45,6 +48,13 @@ def init_dense(key: jax.Array, sizes: list[int], scales: list[float]) -> Layers:
         }
         for index, (shape, scale) in enumerate(zip(pairwise(sizes), scales, strict=True))
     ]
+    network = MLP(
+        hidden_sizes=tuple(sizes[1:-1]),
+        activation=activation,
+        layer_norm=False,
+        initialization="fan_in",
+    )
+    return Model(layers, network, ((sizes[0],),))
 
 
 def log_density(distribution: Gaussian, action: jax.Array) -> jax.Array:
@@ -61,7 +71,7 @@ def entropy(distribution: Gaussian) -> jax.Array:
 
 def policy_gaussian(policy: Params, observation: jax.Array) -> Gaussian:
     """The distribution of a continuous policy's actions, before they are clipped."""
-    mean = apply_mlp(policy["layers"], observation, "tanh")
+    mean = apply_network(policy["layers"], observation)
     return Gaussian(mean, jnp.broadcast_to(policy["log_std"], mean.shape))
 
 
@@ -69,7 +79,7 @@ def log_probability(policy: Params, observation: jax.Array, action: jax.Array) -
     """log pi(a|s), for either kind of actions."""
     if "log_std" in policy:
         return log_density(policy_gaussian(policy, observation), action)
-    logits = apply_mlp(policy["layers"], observation, "tanh")
+    logits = apply_network(policy["layers"], observation)
     return at_action(jax.nn.log_softmax(logits), action)
 
 
@@ -77,7 +87,7 @@ def policy_entropy(policy: Params, observation: jax.Array) -> jax.Array:
     """Entropy of the policy at each observation, for either kind of actions."""
     if "log_std" in policy:
         return entropy(policy_gaussian(policy, observation))
-    log_p = jax.nn.log_softmax(apply_mlp(policy["layers"], observation, "tanh"))
+    log_p = jax.nn.log_softmax(apply_network(policy["layers"], observation))
     return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
 
 
@@ -114,26 +124,16 @@ class OnPolicy(Algorithm):
     squashed: ClassVar[bool] = False
     actions: ClassVar[Literal["continuous", "discrete", "both"]] = "both"
 
-    normalise_observations: bool = True
-    """Bring observations to mean 0 and standard deviation 1, as far as seen."""
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    normalize_observations: bool = True
+    """Scale observations to mean 0 and standard deviation 1, by running statistics."""
+    hidden_sizes: Sizes = (64, 64)
     """Widths of the hidden layers of policy and value networks."""
-    rollout_steps: int = 2048
+    rollout_steps: Annotated[int, Bounds(least=2)] = 2048
     """Environment steps between two updates."""
-    discount: float = 0.99
+    discount_factor: Share = 0.99
     """Discount factor (γ)."""
-    trace_decay: float = 0.95
+    trace_decay: Share = 0.95
     """How far an advantage looks ahead (λ)."""
-
-    def problem(self) -> str | None:
-        if any(size < 1 for size in self.hidden_sizes):
-            return f"hidden_sizes must be at least 1 each, not {self.hidden_sizes}"
-        if self.rollout_steps < 2:
-            return f"rollout_steps must be at least 2, not {self.rollout_steps}"
-        for field in ("discount", "trace_decay"):
-            if not 0 <= getattr(self, field) <= 1:
-                return f"{field} must be between 0 and 1, not {getattr(self, field)}"
-        return super().problem()
 
     def rollout_full(self, num_rows: int, episode_ended: bool) -> bool:
         """Whether `improve` is due, after a step that did or did not end an episode."""
@@ -152,7 +152,7 @@ class OnPolicy(Algorithm):
     def init_policy(self, key: jax.Array, spec: EnvSpec, scale: float, last: float) -> Params:
         """A policy whose hidden layers and whose last one have these scales."""
         sizes = [spec.observation_size, *self.hidden_sizes, spec.action_size]
-        layers = init_dense(key, sizes, [scale] * len(self.hidden_sizes) + [last])
+        layers = init_dense(key, sizes, [scale] * len(self.hidden_sizes) + [last], "tanh")
         if spec.discrete:
             return {"layers": layers}
         return {"layers": layers, "log_std": jnp.zeros(spec.action_size, jnp.float32)}
@@ -161,7 +161,7 @@ class OnPolicy(Algorithm):
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
     ) -> jax.Array:
         if "log_std" not in policy:
-            logits = apply_mlp(policy["layers"], observation, "tanh")
+            logits = apply_network(policy["layers"], observation)
             if not explore:
                 return logits.argmax(axis=-1).astype(jnp.int32)
             return jax.random.categorical(key, logits).astype(jnp.int32)
@@ -171,11 +171,5 @@ class OnPolicy(Algorithm):
         # Not clipped: it is stored as drawn, since its density is that of what was drawn.
         return mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape, jnp.float32)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params:
-        network = MLP(
-            hidden_sizes=self.hidden_sizes,
-            activation="tanh",
-            layer_norm=False,
-            initialization="fan_in",
-        )
-        return Shaped(policy["layers"], network, spec.observation_size)
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
+        return policy["layers"]

@@ -1,17 +1,17 @@
-"""PPO, proximal policy optimisation (Schulman et al. 2017), as baselines' ppo2 has it.
+"""PPO, proximal policy optimization (Schulman et al. 2017), as baselines' ppo2 has it.
 
     rollout       `rollout_steps` steps
     improve       r <- r / std of the running discounted return
                   A = GAE,  target = A + V(s)
                   `epochs` times, for every minibatch of a new random order:
                       ratio = pi(a|s) / pi_old(a|s),  A standardised over the minibatch
-                      minimise  mean max(-A ratio, -A clip(ratio, 1 ± clip_range))
+                      minimize  mean max(-A ratio, -A clip(ratio, 1 ± clip_range))
                                 - entropy_weight * entropy
                                 + value_weight * ½ mean max((V - target)², (V_clipped - target)²)
                       where V_clipped = V_old + clip(V - V_old, ± clip_range)
 
-One Adam (ε 1e-5) for policy and values, the norm of whose common gradient is limited. What
-rewards are divided by travels with the policy, as `reward_std`; no action depends on it.
+One Adam (ε 1e-5) serves policy and values; the norm of their common gradient is limited. The
+reward scale is carried with the policy, as `reward_std`; no action depends on it.
 
 Differs from ppo2 in: a truncation looks ahead to the value of the true final observation, where
 ppo2 takes it for a termination; no annealing of learning rate and clip range; discrete actions
@@ -35,7 +35,9 @@ from p3s.algorithms.on_policy import (
     log_probability,
     policy_entropy,
 )
-from p3s.networks import Layers, apply_mlp
+from p3s.field_types import Count, NonNegative, Positive
+from p3s.networks import Model, apply_network
+from p3s.trees import Carried, merge, pick, trained
 from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
 
 HIGHEST_REWARD = 10.0
@@ -54,9 +56,9 @@ class Samples(NamedTuple):
     target: jax.Array
 
 
-def value_of(value: Layers, observation: jax.Array) -> jax.Array:
+def value_of(value: Model, observation: jax.Array) -> jax.Array:
     """V(s)."""
-    return apply_mlp(value, observation, "tanh")[..., 0]
+    return apply_network(value, observation)[..., 0]
 
 
 def clipped_policy_loss(ratio: jax.Array, advantage: jax.Array, clip_range: float) -> jax.Array:
@@ -74,7 +76,7 @@ def clipped_value_loss(
 
 
 def total_loss(
-    params: tuple[Params, Layers], samples: Samples, algorithm: PPO
+    params: tuple[Params, Model], samples: Samples, algorithm: PPO
 ) -> tuple[jax.Array, Metrics]:
     """The loss of policy and values together, and its parts."""
     policy, value = params
@@ -135,57 +137,46 @@ def scale_rewards(
 
 @dataclass(frozen=True, kw_only=True)
 class PPO(OnPolicy):
-    """Proximal policy optimisation."""
+    """Proximal policy optimization."""
 
     name: ClassVar[str] = "ppo"
 
-    minibatch_size: int = 64
+    minibatch_size: Count = 64
     """Steps in a minibatch; divides rollout_steps."""
-    epochs: int = 10
+    epochs: Count = 10
     """Times that a rollout is gone through."""
-    learning_rate: float = 3e-4
+    learning_rate: Positive = 3e-4
     """Adam's step size, policy and values."""
-    clip_range: float = 0.2
+    clip_range: Positive = 0.2
     """How far the probability ratio counts, either way of 1; how far a value may move."""
-    entropy_weight: float = 0.0
+    entropy_weight: NonNegative = 0.0
     """Of the entropy in the loss."""
-    value_weight: float = 0.5
+    value_weight: NonNegative = 0.5
     """Of the value loss in the loss."""
-    gradient_norm: float = 0.5
+    gradient_norm: Positive = 0.5
     """The gradient is scaled down to this norm."""
-    normalise_rewards: bool = True
+    normalize_rewards: bool = True
     """Divide rewards by the standard deviation of the running discounted return."""
 
     def problem(self) -> str | None:
-        for field in ("minibatch_size", "epochs"):
-            if getattr(self, field) < 1:
-                return f"{field} must be at least 1, not {getattr(self, field)}"
         if self.rollout_steps % self.minibatch_size != 0:
             return (
                 f"rollout_steps must be a multiple of minibatch_size, "
                 f"not {self.rollout_steps} with {self.minibatch_size}"
             )
-        for field in ("learning_rate", "clip_range", "gradient_norm"):
-            if getattr(self, field) <= 0:
-                return f"{field} must be above 0, not {getattr(self, field)}"
-        for field in ("entropy_weight", "value_weight"):
-            if getattr(self, field) < 0:
-                return f"{field} must be at least 0, not {getattr(self, field)}"
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         policy_key, value_key = jax.random.split(key)
         gain = float(np.sqrt(2))
         policy = self.init_policy(policy_key, spec, scale=gain, last=0.01)
-        if self.normalise_rewards:
-            policy["reward_std"] = jnp.float32(1.0)
+        if self.normalize_rewards:
+            policy["reward_std"] = Carried(jnp.float32(1.0))
         sizes = [spec.observation_size, *self.hidden_sizes, 1]
-        value = init_dense(value_key, sizes, [gain] * len(self.hidden_sizes) + [1.0])
-        extra = {
-            "optimizer": self._optimizer().init((policy, value)),
-            "returns": ReturnMoments(*jnp.zeros(4, jnp.float32)),
-        }
-        return Learner(policy, value, extra)
+        value = init_dense(value_key, sizes, [gain] * len(self.hidden_sizes) + [1.0], "tanh")
+        optimizers = {"policy_and_value": self._optimizer().init(trained((policy, value)))}
+        extra = {"returns": ReturnMoments(*jnp.zeros(4, jnp.float32))}
+        return Learner(policy, value, {}, optimizers, extra)
 
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.chain(
@@ -198,11 +189,16 @@ class PPO(OnPolicy):
     ) -> tuple[Learner, Metrics]:
         samples, returns = self._samples(learner, rollout)
         optimizer = self._optimizer()
+        before = (learner.policy, learner.value)
 
         def minibatch(carry: Any, rows: jax.Array) -> tuple[Any, Metrics]:
             params, state = carry
-            chosen = jax.tree.map(lambda column: column[rows], samples)
-            gradient, metrics = jax.grad(total_loss, has_aux=True)(params, chosen, self)
+            chosen = pick(samples, rows)
+
+            def loss_of(part: Params) -> tuple[jax.Array, Metrics]:
+                return total_loss(merge(part, before), chosen, self)
+
+            gradient, metrics = jax.grad(loss_of, has_aux=True)(params)
             updates, state = optimizer.update(gradient, state)
             return (optax.apply_updates(params, updates), state), metrics
 
@@ -210,24 +206,29 @@ class PPO(OnPolicy):
             order = jax.random.permutation(epoch_key, len(samples.value))
             return jax.lax.scan(minibatch, carry, order.reshape(-1, self.minibatch_size))
 
-        start = (learner.policy, learner.value), learner.extra["optimizer"]
+        start = trained(before), learner.optimizers["policy_and_value"]
         epoch_keys = jax.random.split(key, self.epochs)
-        ((policy, value), state), metrics = jax.lax.scan(epoch, start, epoch_keys)
+        (part, state), metrics = jax.lax.scan(epoch, start, epoch_keys)
         metrics = {name: values.mean() for name, values in metrics.items()}
-        if self.normalise_rewards:
-            policy["reward_std"] = metrics["reward_std"] = returns.std
-        return Learner(policy, value, {"optimizer": state, "returns": returns}), metrics
+        policy, value = merge(part, before)
+        if self.normalize_rewards:
+            metrics["reward_std"] = returns.std
+            policy = {**policy, "reward_std": Carried(returns.std)}
+        optimizers, extra = {"policy_and_value": state}, {"returns": returns}
+        return Learner(policy, value, {}, optimizers, extra), metrics
 
     def _samples(self, learner: Learner, rollout: Rollout) -> tuple[Samples, ReturnMoments]:
         """Advantages and targets under the policy and the values that collected the rollout."""
         steps, ended = rollout.steps, rollout.ended
         returns = learner.extra["returns"]
-        if self.normalise_rewards:
-            returns, reward = scale_rewards(returns, steps.reward, ended, self.discount)
+        if self.normalize_rewards:
+            returns, reward = scale_rewards(returns, steps.reward, ended, self.discount_factor)
             steps = steps._replace(reward=reward)
         value = value_of(learner.value, steps.observation)
         next_value = value_of(learner.value, steps.next_observation)
-        advantage = advantages(steps, ended, value, next_value, self.discount, self.trace_decay)
+        advantage = advantages(
+            steps, ended, value, next_value, self.discount_factor, self.trace_decay
+        )
         log_p = log_probability(learner.policy, steps.observation, steps.action)
         samples = Samples(
             steps.observation, steps.action, log_p, value, advantage, advantage + value

@@ -2,20 +2,21 @@
 
     value step    a' ~ pi(s')
                   y = r + discount * gamma * (min_j Q'_j(s', a') - alpha log pi(a'|s'))
-                  minimise sum_j ½ mean (y - Q_j(s, a))²
+                  minimize sum_j ½ mean (y - Q_j(s, a))²
                   targets <- (1 - tau) targets + tau online
     policy step   a ~ pi(s)
-                  minimise mean(alpha log pi(a|s) - min_j Q_j(s, a)) + weight * KL(pi ‖ guide)
-                  minimise log alpha * (entropy of pi - target entropy)
+                  minimize mean(alpha log pi(a|s) - min_j Q_j(s, a)) + weight * KL(pi ‖ guide)
+                  minimize log alpha * (entropy of pi - target entropy)
 
-The temperature alpha is learned so that the policy's entropy comes to `target_entropy` times the
-number of action dimensions. The form with a V network and a fixed temperature is `sac_2018.py`.
+The temperature alpha is learned so that the policy's entropy approaches `target_entropy` times
+the number of action dimensions. The form with a V network and a fixed temperature is `sac_2018.py`.
 
 Differs from the text in the temperature's loss only, see `soft_actor_critic.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -23,29 +24,30 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import bootstrap, q_values, value_loss
-from p3s.algorithms.parts.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
+from p3s.algorithms.off_policy import Loss, bootstrap, q_values, value_loss
+from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.squashed_gaussian import (
     GaussianActorCritic,
     gaussian,
     policy_loss,
     squashed_sample,
 )
+from p3s.networks import Model
 from p3s.types import Guide, Learner, Params, Transition
 
 
-def soft_td_target(
-    policy: Params,
-    target_values: Params,
+def soft_next_values(
+    policy: Model,
+    targets: Params,
+    combine: Callable[[jax.Array], jax.Array],
     batch: Transition,
     noise: jax.Array,
     temperature: jax.Array,
-    discount_factor: float,
 ) -> jax.Array:
-    """y = r + discount * gamma * (min_j Q'_j(s', a') - alpha log pi(a'|s'))."""
+    """min_j Q'_j(s', a') - alpha log pi(a'|s') at an action of the policy, (batch,)."""
     action, log_density = squashed_sample(gaussian(policy, batch.next_observation), noise)
-    next_value = q_values(target_values, batch.next_observation, action).min(axis=0)
-    return bootstrap(batch, discount_factor, next_value - temperature * log_density)
+    next_value = combine(q_values(targets, batch.next_observation, action))
+    return next_value - temperature * log_density
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,24 +61,29 @@ class SAC(GaussianActorCritic, SoftActorCritic):
 
     def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
         noise = jax.random.normal(key, batch.action.shape, jnp.float32)
-        return soft_td_target(
+        next_value = soft_next_values(
             learner.policy,
-            learner.extra["target_value"],
+            learner.targets["value"],
+            partial(self.combine, key=key),
             batch,
             noise,
             temperature(learner),
-            self.discount,
         )
+        return bootstrap(batch, self.discount_factor, next_value)
 
-    def value_loss(self, values: Params, batch: Transition, target: jax.Array) -> jax.Array:
-        return 0.5 * value_loss(values, batch, target)
+    def value_loss(
+        self, values: Params, batch: Transition, target: jax.Array
+    ) -> tuple[jax.Array, tuple[Params, None]]:
+        loss, after = value_loss(values, batch, target)
+        return 0.5 * loss, after
 
     def policy_loss(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> PolicyLoss:
+    ) -> Loss:
         return partial(
             policy_loss,
             values=learner.value,
+            combine=partial(self.combine, key=key),
             observation=batch.observation,
             noise=jax.random.normal(key, batch.action.shape, jnp.float32),
             temperature=temperature(learner),
@@ -84,5 +91,5 @@ class SAC(GaussianActorCritic, SoftActorCritic):
             weight=guide.weight,
         )
 
-    def wanted_entropy(self, learner: Learner, batch: Transition) -> float:
+    def entropy_goal(self, learner: Learner, batch: Transition) -> float:
         return self.target_entropy * batch.action.shape[-1]

@@ -1,9 +1,9 @@
 """SAC in its first form, the paper's baseline: V network, fixed temperature, reward scale.
 
-    value step    minimise sum_j ½ mean (scale * r + discount * gamma * V'(s') - Q_j(s, a))²
-                  a~ ~ pi(s);  minimise ½ mean (min_j Q_j(s, a~) - alpha log pi(a~|s) - V(s))²
+    value step    minimize sum_j ½ mean (scale * r + discount * gamma * V'(s') - Q_j(s, a))²
+                  a~ ~ pi(s);  minimize ½ mean (min_j Q_j(s, a~) - alpha log pi(a~|s) - V(s))²
                   V' <- (1 - tau) V' + tau V
-    policy step   a ~ pi(s);  minimise mean(alpha log pi(a|s) - Q_1(s, a)) + weight * KL(pi ‖ guide)
+    policy step   a ~ pi(s);  minimize mean(alpha log pi(a|s) - Q_1(s, a)) + weight * KL(pi ‖ guide)
 
 Haarnoja et al. 2018, "Off-Policy Maximum Entropy Deep Reinforcement Learning with a Stochastic
 Actor"; only the ratio of reward scale and temperature matters. `sac.py` is the form of today.
@@ -15,6 +15,7 @@ reward scale of 25 for Swimmer is in the presets.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import jax
@@ -27,18 +28,23 @@ from p3s.algorithms.parts.squashed_gaussian import (
     policy_loss,
     squashed_sample,
 )
-from p3s.networks import apply_network, follow
+from p3s.field_types import NonNegative, Positive
+from p3s.networks import Model, apply_network, train_network
+from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
-def state_value(value: Params, observation: jax.Array) -> jax.Array:
+def state_value(value: Model, observation: jax.Array) -> jax.Array:
     """V(s)."""
     return apply_network(value, observation)[..., 0]
 
 
-def state_value_loss(value: Params, observation: jax.Array, target: jax.Array) -> jax.Array:
+def state_value_loss(
+    value: Model, observation: jax.Array, target: jax.Array
+) -> tuple[jax.Array, Model]:
     """½ mean (target - V(s))²."""
-    return 0.5 * jnp.mean((state_value(value, observation) - target) ** 2)
+    outputs, after = train_network(value, observation)
+    return 0.5 * jnp.mean((outputs[..., 0] - target) ** 2), after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +53,9 @@ class SAC2018(GaussianActorCritic):
 
     name: ClassVar[str] = "sac_2018"
 
-    temperature: float = 1.0
+    temperature: NonNegative = 1.0
     """Weight of the entropy (α)."""
-    reward_scale: float = 5.0
+    reward_scale: Positive = 5.0
     """Rewards are multiplied by this before anything is learned from them."""
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
@@ -57,59 +63,54 @@ class SAC2018(GaussianActorCritic):
         policy = self.init_policy(keys[0], spec)
         value = {
             "q": self.init_q_networks(keys[1:3], spec),
-            "v": self.init_network(keys[3], [spec.observation_size], 1),
+            "v": self.init_network(keys[3], [spec.observation.shape], 1),
         }
-        extra = {
-            "target_v": value["v"],
-            "policy_optimizer": self.start_optimizer(policy),
-            "value_optimizer": self.start_optimizer(value),
-        }
-        return Learner(policy, value, extra)
+        optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
+        return Learner(policy, value, {"value": value["v"]}, optimizers, {})
 
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
         scaled = batch._replace(reward=self.reward_scale * batch.reward)
-        next_value = state_value(extra["target_v"], batch.next_observation)
-        target = bootstrap(scaled, self.discount, next_value)
+        next_value = state_value(learner.targets["value"], batch.next_observation)
+        target = bootstrap(scaled, self.discount_factor, next_value)
         noise = jax.random.normal(key, batch.action.shape, jnp.float32)
         action, log_density = squashed_sample(gaussian(learner.policy, batch.observation), noise)
-        smaller = q_values(learner.value["q"], batch.observation, action).min(axis=0)
-        soft_value = smaller - self.temperature * log_density
+        estimates = q_values(learner.value["q"], batch.observation, action)
+        soft_value = self.combine(estimates, key) - self.temperature * log_density
 
-        def loss_of(value: Params) -> jax.Array:
-            state_loss = state_value_loss(value["v"], batch.observation, soft_value)
-            return 0.5 * value_loss(value["q"], batch, target) + state_loss
+        def loss_of(value: Params) -> tuple[jax.Array, tuple[Params, None]]:
+            state_loss, v = state_value_loss(value["v"], batch.observation, soft_value)
+            loss, (q, _) = value_loss(value["q"], batch, target)
+            return 0.5 * loss + state_loss, ({"q": q, "v": v}, None)
 
-        loss, gradient = jax.value_and_grad(loss_of)(learner.value)
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        extra = {
-            **extra,
-            "value_optimizer": state,
-            "target_v": follow(extra["target_v"], value["v"], self.target_rate),
-        }
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
-        return Learner(learner.policy, value, extra), metrics
+        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        learner = learner._replace(
+            value=value,
+            targets={"value": follow(learner.targets["value"], value["v"], self.target_rate)},
+            optimizers={**learner.optimizers, "value": state},
+        )
+        return learner, {"value_loss": loss, "target_mean": target.mean()}
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        first_value = jax.tree.map(lambda pair: pair[:1], learner.value["q"])
-        (loss, (entropy, distance)), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-            learner.policy,
-            first_value,
-            batch.observation,
-            jax.random.normal(key, batch.action.shape, jnp.float32),
-            self.temperature,
-            gaussian(guide.policy, batch.observation),
-            guide.weight,
+        loss_of = partial(
+            policy_loss,
+            values=pick(learner.value["q"], slice(1)),
+            combine=partial(self.combine, key=key),
+            observation=batch.observation,
+            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
+            temperature=self.temperature,
+            guide=gaussian(guide.policy, batch.observation),
+            weight=guide.weight,
         )
-        extra = learner.extra
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
+        policy, state, loss, (entropy, distance) = self.minimize(
+            loss_of, learner.policy, learner.optimizers["policy"]
+        )
+        optimizers = {**learner.optimizers, "policy": state}
         metrics = {"policy_loss": loss, "guide_distance": distance, "entropy": entropy}
-        extra = {**extra, "policy_optimizer": state}
-        return Learner(policy, learner.value, extra), metrics
+        return learner._replace(policy=policy, optimizers=optimizers), metrics
 
     def q_networks(self, learner: Learner) -> Params:
         return learner.value["q"]

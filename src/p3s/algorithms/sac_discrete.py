@@ -1,11 +1,11 @@
 """Discrete SAC (Christodoulou 2019): soft actor-critic with finitely many actions.
 
     value step    V'(s') = sum_a pi(a|s') (min_j Q'_j(s', a) - alpha log pi(a|s'))
-                  y = r + discount * gamma * V'(s');  minimise sum_j ½ mean (y - Q_j(s, a))²
+                  y = r + discount * gamma * V'(s');  minimize sum_j ½ mean (y - Q_j(s, a))²
                   targets <- (1 - tau) targets + tau online
-    policy step   minimise mean sum_a pi(a|s) (alpha log pi(a|s) - min_j Q_j(s, a))
+    policy step   minimize mean sum_a pi(a|s) (alpha log pi(a|s) - min_j Q_j(s, a))
                            + weight * KL(pi ‖ guide)
-                  minimise log alpha * (entropy of pi - target entropy)
+                  minimize log alpha * (entropy of pi - target entropy)
 
 Expectations over actions are exact sums, so nothing is drawn but the actions in the environment.
 The noiseless policy takes the most probable action.
@@ -25,10 +25,11 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import bootstrap
+from p3s.algorithms.off_policy import Loss, bootstrap
 from p3s.algorithms.parts.categorical import at_action, categorical_kl
-from p3s.algorithms.parts.soft_actor_critic import PolicyLoss, SoftActorCritic, temperature
-from p3s.networks import apply_network
+from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
+from p3s.field_types import Count, NonNegative
+from p3s.networks import Model, apply_network, train_network
 from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 
 
@@ -47,26 +48,28 @@ def soft_state_value(
     return jnp.sum(policy * values, axis=-1) + temperature * entropy, entropy
 
 
-def value_loss(values: Params, batch: Transition, target: jax.Array) -> jax.Array:
+def value_loss(
+    values: Params, batch: Transition, target: jax.Array
+) -> tuple[jax.Array, tuple[Params, None]]:
     """Sum over j of ½ mean (y - Q_j(s, a))²."""
-    outputs = all_q_values(values, batch.observation)
+    outputs, after = jax.vmap(train_network, in_axes=(0, None))(values, batch.observation)
     errors = jax.vmap(at_action, in_axes=(0, None))(outputs, batch.action) - target
-    return 0.5 * jnp.sum(jnp.mean(errors**2, axis=1))
+    return 0.5 * jnp.sum(jnp.mean(errors**2, axis=1)), (after, None)
 
 
 def policy_loss(
-    policy: Params,
+    policy: Model,
     values: jax.Array,
     observation: jax.Array,
     temperature: jax.Array,
     guide_logits: jax.Array,
     weight: jax.Array,
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
     """-mean soft value + weight KL, with mean entropy and mean KL; values: (batch, actions)."""
-    logits = apply_network(policy, observation)
+    logits, after = train_network(policy, observation)
     soft_value, entropy = soft_state_value(logits, values, temperature)
     distance = categorical_kl(logits, guide_logits).mean()
-    return -soft_value.mean() + weight * distance, (entropy.mean(), distance)
+    return -soft_value.mean() + weight * distance, (after, (entropy.mean(), distance))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,16 +79,16 @@ class SACDiscrete(SoftActorCritic):
     name: ClassVar[str] = "sac_discrete"
     actions: ClassVar[Literal["continuous", "discrete"]] = "discrete"
 
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions in a minibatch (B)."""
-    policy_period: int = 1
+    policy_period: Count = 1
     """Value updates per policy update."""
-    target_entropy: float = 0.3
+    target_entropy: NonNegative = 0.3
     """Entropy that the temperature aims at, as a share of the largest possible, log(actions)."""
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """Logits of all actions."""
-        return self.init_network(key, [spec.observation_size], spec.action_size)
+        return self.init_network(key, [spec.observation.shape], spec.action_size)
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
@@ -95,30 +98,31 @@ class SACDiscrete(SoftActorCritic):
         return action.astype(jnp.int32)
 
     def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
-        targets = learner.extra["target_value"]
         next_value, _ = soft_state_value(
             apply_network(learner.policy, batch.next_observation),
-            all_q_values(targets, batch.next_observation).min(axis=0),
+            self.combine(all_q_values(learner.targets["value"], batch.next_observation), key),
             temperature(learner),
         )
-        return bootstrap(batch, self.discount, next_value)
+        return bootstrap(batch, self.discount_factor, next_value)
 
-    def value_loss(self, values: Params, batch: Transition, target: jax.Array) -> jax.Array:
+    def value_loss(
+        self, values: Params, batch: Transition, target: jax.Array
+    ) -> tuple[jax.Array, tuple[Params, None]]:
         return value_loss(values, batch, target)
 
     def policy_loss(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> PolicyLoss:
+    ) -> Loss:
         return partial(
             policy_loss,
-            values=all_q_values(learner.value, batch.observation).min(axis=0),
+            values=self.combine(all_q_values(learner.value, batch.observation), key),
             observation=batch.observation,
             temperature=temperature(learner),
             guide_logits=apply_network(guide.policy, batch.observation),
             weight=guide.weight,
         )
 
-    def wanted_entropy(self, learner: Learner, batch: Transition) -> jax.Array:
+    def entropy_goal(self, learner: Learner, batch: Transition) -> jax.Array:
         num_actions = jax.eval_shape(apply_network, learner.policy, batch.observation).shape[-1]
         return self.target_entropy * jnp.log(float(num_actions))
 
@@ -130,5 +134,5 @@ class SACDiscrete(SoftActorCritic):
     ) -> jax.Array:
         return at_action(all_q_values(learner.value, observation).min(axis=0), action)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
         return policy

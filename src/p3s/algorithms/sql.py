@@ -1,12 +1,12 @@
-"""SQL, soft Q-learning with amortised Stein variational gradient descent (Haarnoja et al. 2017).
+"""SQL, soft Q-learning with amortized Stein variational gradient descent (Haarnoja et al. 2017).
 
     value step    V'(s') = log mean_k exp Q'(s', a_k) + size * log 2,   a_k uniform in [-1, 1]^size
-                  y = scale * r + discount * gamma * V'(s');  minimise ½ mean (y - Q(s, a))²
+                  y = scale * r + discount * gamma * V'(s');  minimize ½ mean (y - Q(s, a))²
                   every `target_period` updates: Q' <- (1 - target_rate) Q' + target_rate Q
     policy step   a = tanh f(s, noise) for `num_particles` noises: half stay (j), half move (i)
                   log p(a|s) = Q(s, a) + sum log(1 - a² + 1e-6)                  (up to a constant)
                   direction_i = mean_j k(a_j, a_i) grad log p(a_j) + grad_{a_j} k(a_j, a_i)
-                  minimise -mean_i a_i . direction_i + weight * D(pi, guide)
+                  minimize -mean_i a_i . direction_i + weight * D(pi, guide)
                   k = exp(-‖a_j - a_i‖² / h),  h = max(median ‖a_j - a_i‖² / log(num fixed), 1e-3)
 
 The policy is a sampler without a density, so D is no KL. Both policies are fed the same noise:
@@ -26,6 +26,7 @@ median of an even number of distances lies between the middle two.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import jax
@@ -34,7 +35,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_value
-from p3s.networks import apply_network, follow_every, input_size, part
+from p3s.field_types import Count, Positive, Share, Sizes
+from p3s.networks import Model, apply_network, part, train_network
+from p3s.trees import follow_every
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 SMALLEST_BANDWIDTH = 1e-3
@@ -43,16 +46,22 @@ NUM_DISTANCE_NOISES = 8
 
 
 def repeat(observation: jax.Array, particles: jax.Array) -> jax.Array:
-    """Every observation as often as it has particles, (..., particles, observation)."""
-    shape = (*particles.shape[:-1], observation.shape[-1])
-    return jnp.broadcast_to(observation[..., None, :], shape)
+    """Each observation once per particle, (..., particles, *observation)."""
+    leading = particles.ndim - 2
+    shape = (*particles.shape[:-1], *observation.shape[leading:])
+    return jnp.broadcast_to(jnp.expand_dims(observation, leading), shape)
 
 
-def sample_actions(policy: Params, observation: jax.Array, noise: jax.Array) -> jax.Array:
+def particle_rows(observation: jax.Array, noise: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Observations and noises as one long batch: gradients of weights are then plain products."""
+    repeated = repeat(observation, noise)
+    own = observation.shape[noise.ndim - 2 :]
+    return repeated.reshape(-1, *own), noise.reshape(-1, noise.shape[-1])
+
+
+def sample_actions(policy: Model, observation: jax.Array, noise: jax.Array) -> jax.Array:
     """tanh f(s, noise) for noises (..., particles, action) of every observation."""
-    inputs = jnp.concatenate([repeat(observation, noise), noise], axis=-1)
-    # One long batch: gradients of the weights then are plain matrix products.
-    rows = apply_network(policy, inputs.reshape(-1, inputs.shape[-1]))
+    rows = apply_network(policy, *particle_rows(observation, noise))
     return jnp.tanh(rows.reshape(*noise.shape[:-1], -1))
 
 
@@ -64,9 +73,12 @@ def soft_value(value: Params, observation: jax.Array, actions: jax.Array) -> jax
     return mean + size * jnp.log(2.0)
 
 
-def value_loss(value: Params, batch: Transition, target: jax.Array) -> jax.Array:
+def value_loss(
+    value: Model, batch: Transition, target: jax.Array
+) -> tuple[jax.Array, tuple[Model, None]]:
     """½ mean (y - Q(s, a))²."""
-    return 0.5 * jnp.mean((q_value(value, batch.observation, batch.action) - target) ** 2)
+    outputs, after = train_network(value, batch.observation, batch.action)
+    return 0.5 * jnp.mean((outputs[..., 0] - target) ** 2), (after, None)
 
 
 def log_density(value: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -121,17 +133,29 @@ def quasi_normal_noise(count: int, size: int) -> np.ndarray:
 
 
 def policy_loss(
-    policy: Params,
+    policy: Model,
     observation: jax.Array,
     noise: jax.Array,
     direction: jax.Array,
     guide_actions: jax.Array,
     weight: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[jax.Array, tuple[Model, jax.Array]]:
     """Its gradient moves actions along the Stein direction (eq. 14) and to the guide's."""
-    actions = sample_actions(policy, observation, noise)
+    rows, after = train_network(policy, *particle_rows(observation, noise))
+    actions = jnp.tanh(rows.reshape(*noise.shape[:-1], -1))
     distance = coupled_distance(actions, guide_actions).mean()
-    return -jnp.mean(jnp.sum(actions * direction, axis=-1)) + weight * distance, distance
+    loss = -jnp.mean(jnp.sum(actions * direction, axis=-1)) + weight * distance
+    return loss, (after, distance)
+
+
+def _noise_size(policy: Model) -> int:
+    """Numbers that the policy takes as noise."""
+    return policy.shapes[-1][0]
+
+
+def _batch_shape(policy: Model, observation: jax.Array) -> tuple[int, ...]:
+    """The axes of an array of observations that are no part of one."""
+    return observation.shape[: observation.ndim - len(policy.shapes[0])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,74 +165,64 @@ class SQL(OffPolicy):
     name: ClassVar[str] = "sql"
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 
-    hidden_sizes: tuple[int, ...] = (128, 128)
+    hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of policy and Q network."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions in a minibatch (B)."""
-    policy_period: int = 1
+    policy_period: Count = 1
     """Value updates per policy update."""
-    target_rate: float = 1.0
+    target_rate: Share = 1.0
     """How far targets move at a time: 1 copies (hard targets), less follows (soft)."""
-    target_period: int = 1000
+    target_period: Count = 1000
     """Updates between two moves of the targets."""
-    reward_scale: float = 30.0
+    reward_scale: Positive = 30.0
     """Rewards are multiplied by this; the larger, the less random the policy."""
-    num_value_actions: int = 16
+    num_value_actions: Count = 16
     """Uniform actions that the soft value of a state is estimated with."""
-    num_particles: int = 16
+    num_particles: Count = 16
     """Actions of the policy per state in its update: half of them move, half stay fixed."""
 
     def problem(self) -> str | None:
-        if self.target_period < 1 or self.num_value_actions < 1:
-            return "target_period and num_value_actions must be at least 1"
         if self.num_particles < 4 or self.num_particles % 2:
             return f"num_particles must be even and at least 4, not {self.num_particles}"
-        if self.reward_scale <= 0:
-            return f"reward_scale must be above 0, not {self.reward_scale}"
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         policy_key, value_key = jax.random.split(key)
-        sizes = [spec.observation_size, spec.action_size]
-        policy = self.init_network(policy_key, sizes, spec.action_size)
-        value = self.init_network(value_key, sizes, 1)
-        extra = {
-            "target_value": value,
-            "num_updates": jnp.int32(0),
-            "policy_optimizer": self.start_optimizer(policy),
-            "value_optimizer": self.start_optimizer(value),
-        }
-        return Learner(policy, value, extra)
+        shapes = [spec.observation.shape, (spec.action_size,)]
+        policy = self.init_network(policy_key, shapes, spec.action_size)
+        value = self.init_network(value_key, shapes, 1)
+        optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
+        return Learner(policy, value, {"value": value}, optimizers, {"num_updates": jnp.int32(0)})
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
     ) -> jax.Array:
-        shape = (*observation.shape[:-1], 1, input_size(policy) - observation.shape[-1])
+        shape = (*_batch_shape(policy, observation), 1, _noise_size(policy))
         noise = jax.random.normal(key, shape, jnp.float32) if explore else jnp.zeros(shape)
         return sample_actions(policy, observation, noise)[..., 0, :]
 
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
         shape = (len(batch.reward), self.num_value_actions, batch.action.shape[-1])
         actions = jax.random.uniform(key, shape, jnp.float32, -1, 1)
-        next_value = soft_value(extra["target_value"], batch.next_observation, actions)
+        next_value = soft_value(learner.targets["value"], batch.next_observation, actions)
         scaled = batch._replace(reward=self.reward_scale * batch.reward)
-        target = bootstrap(scaled, self.discount, next_value)
-        loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        count = extra["num_updates"] + 1
-        extra = {
-            **extra,
-            "target_value": follow_every(
-                extra["target_value"], value, self.target_rate, count, self.target_period
-            ),
-            "num_updates": count,
-            "value_optimizer": state,
-        }
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
-        return Learner(learner.policy, value, extra), metrics
+        target = bootstrap(scaled, self.discount_factor, next_value)
+        loss_of = partial(value_loss, batch=batch, target=target)
+        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        count = learner.extra["num_updates"] + 1
+        targets = follow_every(
+            learner.targets["value"], value, self.target_rate, count, self.target_period
+        )
+        learner = learner._replace(
+            value=value,
+            targets={"value": targets},
+            optimizers={**learner.optimizers, "value": state},
+            extra={"num_updates": count},
+        )
+        return learner, {"value_loss": loss, "target_mean": target.mean()}
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
@@ -222,26 +236,28 @@ class SQL(OffPolicy):
         gradients = jax.grad(lambda actions: log_density(learner.value, repeated, actions).sum())(
             fixed
         )
-        (loss, distance), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-            learner.policy,
-            seen,
-            noise,
-            jax.vmap(stein_direction)(fixed, moving, gradients),
-            sample_actions(guide.policy, seen, noise),
-            guide.weight,
+        loss_of = partial(
+            policy_loss,
+            observation=seen,
+            noise=noise,
+            direction=jax.vmap(stein_direction)(fixed, moving, gradients),
+            guide_actions=sample_actions(guide.policy, seen, noise),
+            weight=guide.weight,
         )
-        extra = learner.extra
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
+        policy, state, loss, distance = self.minimize(
+            loss_of, learner.policy, learner.optimizers["policy"]
+        )
         metrics = {
             "policy_loss": loss,
             "guide_distance": distance,
             "action_spread": jnp.std(moving, axis=1).mean(),
         }
-        return Learner(policy, learner.value, {**extra, "policy_optimizer": state}), metrics
+        optimizers = {**learner.optimizers, "policy": state}
+        return learner._replace(policy=policy, optimizers=optimizers), metrics
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
-        points = quasi_normal_noise(NUM_DISTANCE_NOISES, input_size(policy) - observation.shape[-1])
-        noise = jnp.broadcast_to(points, (*observation.shape[:-1], *points.shape))
+        points = quasi_normal_noise(NUM_DISTANCE_NOISES, _noise_size(policy))
+        noise = jnp.broadcast_to(points, (*_batch_shape(policy, observation), *points.shape))
         return coupled_distance(
             sample_actions(policy, observation, noise), sample_actions(other, observation, noise)
         )
@@ -251,6 +267,6 @@ class SQL(OffPolicy):
     ) -> jax.Array:
         return q_value(learner.value, observation, action) / self.reward_scale
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
         # Without noise its rows of the first layer do nothing.
         return part(policy, inputs=slice(spec.observation_size))

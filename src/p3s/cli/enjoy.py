@@ -17,7 +17,7 @@ from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.evaluation import LONGEST_EPISODE
 from p3s.policy import Policy
-from p3s.population import load, policy_env
+from p3s.population import load
 
 
 def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path | None) -> None:
@@ -72,7 +72,7 @@ def _make(policy: Policy, env: str | None, render_mode: str) -> Adapter:
     try:
         if env is not None:
             return make_env(env, render_mode=render_mode)
-        return policy_env(policy, render_mode)
+        return policy.make_env(render_mode)
     except (gymnasium.error.Error, ImportError) as error:
         raise UserError(f"cannot render: {error}; --video FILE needs no screen") from error
 

@@ -20,6 +20,7 @@ from p3s.learning import devices
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
 from p3s.runs.progress import TrainingProgress
+from p3s.runs.records import RunFolder
 from p3s.train import Training
 
 
@@ -118,16 +119,16 @@ def run(arguments: list[str]) -> int:
     for note in (config.nothing_learned(), config.silent_chief()):
         if note is not None:
             print(f"note: {note}")
-    print(training.memory_note)
+    print(training.experience.describe())
     return train(training, output.report)
 
 
 def train(training: Training, report: bool) -> int:
     """Train to the end, or to a signal; either way the last state is on disk."""
-    assert training.folder is not None
+    assert isinstance(training.folder, RunFolder)
     path, until = training.folder.path, training.options.steps
     print(f"run folder: {path}")
-    if not training.collector.exact_resume:
+    if not training.environments.exact_resume:
         print("this environment's state cannot be captured: a resume begins new episodes")
     received: list[int] = []
 

@@ -18,20 +18,9 @@ from rich.text import Text
 from p3s.chief import search_radius
 from p3s.cli.arguments import Run
 from p3s.errors import UserError
+from p3s.report.sparkline import sparkline
 from p3s.runs.files import write_text
 from p3s.runs.records import is_complete, read_config, read_rows
-
-_BLOCKS = "▁▂▃▄▅▆▇█"
-
-
-def sparkline(values: list[float], width: int = 60) -> str:
-    """The last `width` values as a line of blocks, the lowest to the highest."""
-    shown = values[-width:]
-    if not shown:
-        return ""
-    low, high = min(shown), max(shown)
-    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BLOCKS[round((value - low) * scale)] for value in shown)
 
 
 def view(path: Path) -> Panel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
@@ -48,7 +49,9 @@ def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     try:
         return gymnasium.make(name.id, disable_env_checker=True, **options, **name.kwargs)
-    except ModuleNotFoundError as error:
+    except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
+        if find_spec("mujoco") is None and "mujoco" in str(error).lower():
+            raise UserError(f"{name.id} needs MuJoCo: pip install 'p3s[mujoco]'") from error
         raise UserError(f"environment {name.id!r} needs a module: {error}") from error
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
         raise unknown("environment", name.id, gymnasium.registry) from error

@@ -1,4 +1,8 @@
-"""Any Gymnasium environment as the learners see it: flat float32 in, actions in [-1, 1] out."""
+"""Any Gymnasium environment as the learners see it: arrays in, actions in [-1, 1] out.
+
+Observations are flat float32 vectors, or uint8 images (height, width, channels), which stay uint8
+on their way through replay and checkpoints to the network. Every other space is flattened.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ import numpy as np
 from gymnasium import spaces
 
 from p3s.errors import UserError
-from p3s.types import EnvSpec
+from p3s.types import EnvSpec, ObservationSpec
 
 
 class Adapter(gymnasium.Wrapper):
-    """Flatten observations to float32 and take actions in [-1, 1] (or an index)."""
+    """Observations as float32 vectors or uint8 images, actions in [-1, 1] or an index."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -22,9 +26,10 @@ class Adapter(gymnasium.Wrapper):
             raise UserError(f"observations of {describe(env)} cannot be flattened: {own}")
         self._own_observation_space = own
         self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
-        flat = spaces.flatten_space(own)
-        assert isinstance(flat, spaces.Box)
-        self.observation_space = spaces.Box(-np.inf, np.inf, flat.shape, np.float32)
+        self._spec = observation_spec(own)
+        self._dtype = np.dtype(self._spec.dtype)
+        low, high = (0, 255) if self._spec.is_image else (-np.inf, np.inf)
+        self.observation_space = spaces.Box(low, high, self._spec.shape, self._dtype.type)
         self._box = env.action_space if isinstance(env.action_space, spaces.Box) else None
         if self._box is not None:
             self.action_low, self.action_high = _finite_bounds(env, self._box)
@@ -39,13 +44,11 @@ class Adapter(gymnasium.Wrapper):
 
     @property
     def env_spec(self) -> EnvSpec:
-        """Sizes for the networks."""
-        assert self.observation_space.shape is not None
-        size = self.observation_space.shape[0]
+        """Shapes for the networks."""
         if self._box is not None:
-            return EnvSpec(size, int(np.prod(self._box.shape)))
+            return EnvSpec(self._spec, int(np.prod(self._box.shape)))
         assert isinstance(self.action_space, spaces.Discrete)
-        return EnvSpec(size, int(self.action_space.n), discrete=True)
+        return EnvSpec(self._spec, int(self.action_space.n), discrete=True)
 
     def about_actions(self) -> dict[str, Any]:
         """What a policy file says of its actions, to give them in the environment's own range."""
@@ -62,26 +65,29 @@ class Adapter(gymnasium.Wrapper):
         observation, info = self.env.reset(**kwargs)
         if not isinstance(info, dict):
             raise ValueError("reset must return an observation and a dict")
-        return self._flat(observation), info
+        return self._as_array(observation), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(self._own_action(action))
-        return self._flat(observation), float(reward), bool(terminated), bool(truncated), info
+        return self._as_array(observation), float(reward), bool(terminated), bool(truncated), info
 
-    def _flat(self, observation: Any) -> np.ndarray:
-        if not self._plain:
-            observation = spaces.flatten(self._own_observation_space, observation)
-        flat = np.asarray(observation, np.float32)
-        if flat.shape != self.observation_space.shape:
-            raise ValueError(
-                f"an observation has shape {flat.shape}, its space {self.observation_space.shape}"
-            )
-        return flat
+    def _as_array(self, observation: Any) -> np.ndarray:
+        if self._spec.is_image:
+            array = np.asarray(observation, np.uint8)
+            array = array[..., None] if array.ndim == 2 else array
+        else:
+            if not self._plain:
+                observation = spaces.flatten(self._own_observation_space, observation)
+            array = np.asarray(observation, np.float32)
+        if array.shape != self._spec.shape:
+            expected = self._spec.shape
+            raise ValueError(f"an observation has shape {array.shape}, its space {expected}")
+        return array
 
     def flatten(self, observation: Any) -> Any:
-        """An observation of the environment's own kind made flat; anything else as it is."""
+        """One of the environment's own observations as the learners see it; others unchanged."""
         if not self._plain and self._own_observation_space.contains(observation):
-            return self._flat(observation)
+            return self._as_array(observation)
         return observation
 
     def _own_action(self, action: Any) -> Any:
@@ -91,6 +97,16 @@ class Adapter(gymnasium.Wrapper):
         scaled = self._center + self._half * np.asarray(action, self._center.dtype).reshape(-1)
         clipped = np.clip(scaled, self.action_low, self.action_high)
         return clipped.astype(self._box.dtype).reshape(self._box.shape)
+
+
+def observation_spec(space: gymnasium.Space) -> ObservationSpec:
+    """A uint8 Box of two or three axes is an image; every other space becomes a flat vector."""
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
+        shape = (*space.shape, 1) if len(space.shape) == 2 else space.shape
+        return ObservationSpec(shape, "uint8")
+    flat = spaces.flatten_space(space)
+    assert isinstance(flat, spaces.Box)
+    return ObservationSpec(flat.shape)
 
 
 def _finite_bounds(env: gymnasium.Env, box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:

@@ -1,14 +1,14 @@
-"""Environment copies in, transitions and finished returns out.
+"""Groups of environment copies: actions in, transitions and finished episodes out.
 
-Each copy belongs to one learner. Episode k of learner i starts from a seed of its own, so where
-it starts does not depend on anything that happened before. A transition never crosses a reset:
-the observation stored with it is the true final one.
+Each copy belongs to one learner. Episode k of copy i starts from its own seed, so where it starts
+does not depend on anything that happened before. A transition never crosses a reset: it holds the
+true final observation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,25 +16,57 @@ from p3s import keys
 from p3s.envs import Adapter
 from p3s.envs.state import can_capture, capturable_names, capture, restore
 from p3s.errors import TrainingStopped, environment_error
-from p3s.types import EnvSpec, Transition, pack
+from p3s.types import EnvSpec, Episode, Transition
 
 
-class Episode(NamedTuple):
-    """A finished training episode."""
+class Steps(NamedTuple):
+    """What one step of the active copies gave, in the order of the copies."""
 
-    learner: int
-    total: float
-    length: int
+    transitions: Transition
+    """(active, ...)."""
+    episodes: list[Episode]
+    """Those that ended with this step."""
 
 
-class Collector:
-    """N environment copies and the episodes in progress in them."""
+class Environments(Protocol):
+    """A group of copies, in this process or elsewhere."""
+
+    spec: EnvSpec
+    observations: np.ndarray
+    """What the copies show now, (copies, *shape)."""
+    exact_resume: bool
+    """Whether a snapshot holds the episodes in progress."""
+
+    def start(self) -> None:
+        """Begin the first episode in every copy."""
+        ...
+
+    def step(self, actions: np.ndarray, active: np.ndarray) -> Steps:
+        """One step in the active copies; a copy whose episode ends begins the next one."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Arrays from which `resume` continues."""
+        ...
+
+    def resume(self, values: dict[str, Any]) -> None:
+        """Continue from a snapshot; without states, with a new episode in each copy."""
+        ...
+
+    def close(self) -> None:
+        """Close every copy."""
+        ...
+
+
+class LocalCopies:
+    """N copies in this process, stepped one after another."""
 
     def __init__(self, make: Callable[[], Adapter], num_copies: int, seed: int) -> None:
         self._seed = seed
         self.envs = [make() for _ in range(num_copies)]
         self.spec: EnvSpec = self.envs[0].env_spec
-        self.observations = np.zeros((num_copies, self.spec.observation_size), np.float32)
+        shape, dtype = self.spec.observation.shape, self.spec.observation.dtype
+        self.observations = np.zeros((num_copies, *shape), dtype)
         self.totals = np.zeros(num_copies, np.float64)
         self.lengths = np.zeros(num_copies, np.int64)
         self.num_episodes = np.zeros(num_copies, np.int64)
@@ -42,7 +74,6 @@ class Collector:
         self._names: list[list[str]] | None = None
 
     def start(self) -> None:
-        """Begin the first episode in every copy."""
         for index in range(len(self.envs)):
             self._reset(index)
 
@@ -57,8 +88,7 @@ class Collector:
         self.totals[index], self.lengths[index] = 0.0, 0
         self.num_episodes[index] += 1
 
-    def step(self, actions: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, list[Episode]]:
-        """One step in the active copies: packed transitions, (active, row_size), and what ended."""
+    def step(self, actions: np.ndarray, active: np.ndarray) -> Steps:
         _check_finite("action of learner {}", actions)
         count = len(self.envs)
         rewards, discounts = np.zeros(count, np.float64), np.ones(count, np.float32)
@@ -77,44 +107,50 @@ class Collector:
                 ended.append(index)
         _check_finite("observation of learner {}'s environment", next_observations)
         _check_finite("reward of learner {}'s environment", rewards)
-        rows = np.empty((count, self.spec.row_size), np.float32)
-        transition = Transition(self.observations, actions, rewards, discounts, next_observations)
-        pack(self.spec, transition, rows)
-        self.observations = next_observations
+        steps = Transition(self.observations, actions, rewards, discounts, next_observations)
+        if len(active) < count:
+            steps = Transition(*(part[active] for part in steps))
+        # `observations` may be written to by the resets below, `next_observations` must not be.
+        self.observations = next_observations.copy() if ended else next_observations
         self.totals += rewards
         self.lengths[active] += 1
         episodes = [Episode(i, float(self.totals[i]), int(self.lengths[i])) for i in ended]
         for index in ended:
             self._reset(index)
-        return rows if len(active) == count else rows[active], episodes
+        return Steps(steps, episodes)
 
-    def snapshot(self) -> tuple[dict[str, np.ndarray], list[bytes]]:
-        """Arrays and environment states from which `resume` goes on."""
-        arrays = {
+    def snapshot(self) -> dict[str, Any]:
+        if not self.num_episodes.any():
+            return {}
+        values: dict[str, Any] = {
             "observations": self.observations,
             "totals": self.totals,
             "lengths": self.lengths,
             "num_episodes": self.num_episodes,
         }
         if not self.exact_resume:
-            return arrays, []
+            return values
         if self._names is None:
             self._names = capturable_names(self.envs[0])
-        return arrays, [capture(env, self._names) for env in self.envs]
+        states = [capture(env, self._names) for env in self.envs]
+        return values | {
+            f"state_{index}": np.frombuffer(state, np.uint8) for index, state in enumerate(states)
+        }
 
-    def resume(self, arrays: dict[str, np.ndarray], states: list[bytes]) -> None:
-        """Go on from a snapshot; without environment states, with a new episode in each copy."""
-        for name, value in arrays.items():
-            setattr(self, name, value.copy())
-        if not states:
+    def resume(self, values: dict[str, Any]) -> None:
+        if not values:
+            return
+        for name in ("observations", "totals", "lengths", "num_episodes"):
+            setattr(self, name, values[name].copy())
+        if "state_0" not in values:
+            self.exact_resume = False
             self.start()
             return
-        for env, state in zip(self.envs, states, strict=True):
+        for index, env in enumerate(self.envs):
             env.reset(seed=0)
-            restore(env, state)
+            restore(env, values[f"state_{index}"].tobytes())
 
     def close(self) -> None:
-        """Close every environment copy."""
         for env in self.envs:
             env.close()
 

@@ -1,4 +1,7 @@
-"""MuJoCo as a training wants it: pictures without a screen, and every warning once."""
+"""MuJoCo as a training wants it: pictures without a screen, and every warning once.
+
+MuJoCo is optional (`p3s[mujoco]`): without it there is nothing to set up.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import os
 import sys
 from contextlib import suppress
 from typing import TextIO
-
-import mujoco
 
 
 def draw_without_screen() -> None:
@@ -18,8 +19,12 @@ def draw_without_screen() -> None:
 def warn_once(out: TextIO | None = None) -> None:
     """Write each warning once, to `out` or standard error, not to a file in the current folder.
 
-    Every copy of an environment says the same thing. Who has set a handler before keeps it.
+    Every copy of an environment says the same thing. An existing handler is kept.
     """
+    try:
+        import mujoco
+    except ImportError:
+        return
     if mujoco.get_mju_user_warning() is not None:  # pyright: ignore[reportAttributeAccessIssue]
         return
     said: set[str] = set()

@@ -39,6 +39,10 @@ class EnvName:
     kwargs: dict[str, Any] = field(default_factory=dict)
     note: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Id, delay and arguments, for a policy file."""
+        return {"id": self.id, "delay": self.delay, "kwargs": self.kwargs}
+
     @property
     def family(self) -> str:
         """The name without namespace, version and delay: 'Hopper' of 'p3s/DelayedHopper-v5'."""

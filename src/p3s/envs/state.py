@@ -1,19 +1,19 @@
 # pyright: reportAttributeAccessIssue=false
 """Capture and restore the state of an environment in the middle of an episode.
 
-Every layer of the wrapper stack gives its attributes, as far as they can be pickled; a MuJoCo
-simulation gives its integration state besides. Whether that is enough is not assumed but tried:
-`can_capture` plays on from a restored copy and compares to the bit.
+Each layer of the wrapper stack contributes the attributes that can be pickled, and a MuJoCo
+simulation its integration state. Whether that is enough is not assumed but tried: `can_capture`
+plays on from a restored copy and compares to the bit.
 """
 
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
-import mujoco
 import numpy as np
 
 _SKIPPED = ("env", "model", "data", "mujoco_renderer")
@@ -44,11 +44,13 @@ def capturable_names(env: gymnasium.Env) -> list[list[str]]:
     ]
 
 
-def _simulation(env: gymnasium.Env) -> tuple[mujoco.MjModel, mujoco.MjData] | None:
+def _simulation(env: gymnasium.Env) -> tuple[Any, Any, Any] | None:
+    """MuJoCo, and the environment's model and data; None if it is not a MuJoCo environment."""
+    mujoco = sys.modules.get("mujoco")  # imported by the environment, if it needs it
     base = env.unwrapped
     model, data = getattr(base, "model", None), getattr(base, "data", None)
-    if isinstance(model, mujoco.MjModel) and isinstance(data, mujoco.MjData):
-        return model, data
+    if mujoco and isinstance(model, mujoco.MjModel) and isinstance(data, mujoco.MjData):
+        return mujoco, model, data
     return None
 
 
@@ -61,7 +63,7 @@ def capture(env: gymnasium.Env, names: list[list[str]]) -> bytes:
     physics = None
     simulation = _simulation(env)
     if simulation is not None:
-        model, data = simulation
+        mujoco, model, data = simulation
         kind = mujoco.mjtState.mjSTATE_INTEGRATION
         integration = np.empty(mujoco.mj_stateSize(model, kind), np.float64)
         mujoco.mj_getState(model, data, integration, kind)
@@ -76,11 +78,11 @@ def restore(env: gymnasium.Env, state: bytes) -> None:
         vars(layer).update(values)
     simulation = _simulation(env)
     if simulation is not None and physics is not None:
-        model, data = simulation
+        mujoco, model, data = simulation
         integration, xpos, xipos = physics
         mujoco.mj_setState(model, data, integration, mujoco.mjtState.mjSTATE_INTEGRATION)
         mujoco.mj_forward(model, data)
-        # Centre-of-mass velocities of Ant and Humanoid are differences to these.
+        # Center-of-mass velocities of Ant and Humanoid are differences to these.
         data.xpos[:], data.xipos[:] = xpos, xipos
 
 

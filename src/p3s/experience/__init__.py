@@ -1,0 +1,59 @@
+"""What learners learn from: a replay that all share, or the latest steps of one of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from p3s.experience.normalization import Scaling
+from p3s.types import Array, EnvSpec, Transition
+
+
+class Batches(NamedTuple):
+    """Rows for one update."""
+
+    rows: np.ndarray
+    """(minibatches, rows, columns)."""
+    scaling: Scaling | None
+    """What their observations are still to be normalized by."""
+
+
+class Experience(Protocol):
+    """Where transitions go, and where updates take theirs from."""
+
+    def add(self, transitions: Transition, ended: bool) -> None:
+        """Store the transitions of one step, (copies, ...); ended: an episode ended with it."""
+        ...
+
+    def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
+        """What this update learns from.
+
+        coming: as if so many more transitions had been added; None if one of those is needed.
+        """
+        ...
+
+    def observations(self, rng: np.random.Generator) -> np.ndarray:
+        """Normalized observations for the chief's distances, (batch, ...)."""
+        ...
+
+    @staticmethod
+    def unpack(spec: EnvSpec, rows: Array) -> Any:
+        """What a scheme learns from, made from rows on the device."""
+        ...
+
+    def cut(self) -> None:
+        """The episodes in progress will not continue."""
+        ...
+
+    def describe(self) -> str:
+        """One line about the memory that it takes."""
+        ...
+
+    def snapshot(self) -> dict[str, Any]:
+        """Arrays from which `resume` continues."""
+        ...
+
+    def resume(self, values: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
+        ...

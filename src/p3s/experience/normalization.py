@@ -1,8 +1,8 @@
-"""Observations brought to mean 0 and standard deviation 1, as far as they have been seen.
+"""Observations scaled to mean 0 and standard deviation 1, by running statistics.
 
     at every step   count the observations that are acted on; act on (s - mean) / std, clipped at
                     ±10, with moments that include them
-    in learning     minibatches from the replay are scaled by the moments of now, on the device
+    in learning     minibatches from the replay are scaled by the present moments, on the device
     in a rollout    rows are stored as the policy saw them
 
 All learners share the moments. They are part of a policy: its file holds them, and so does its
@@ -20,31 +20,31 @@ import numpy as np
 from p3s.types import Array, EnvSpec
 
 LARGEST = 10.0
-"""Normalised observations are clipped to ± this."""
+"""Normalized observations are clipped to ± this."""
 EPSILON = 1e-8
 
 
 class Scaling(NamedTuple):
-    """What normalises an observation, (observation,) each."""
+    """What normalizes an observation, (observation,) each."""
 
     mean: Array
     scale: Array
 
 
-def normalise(observation: Array, scaling: Scaling | None) -> Array:
+def normalize(observation: Array, scaling: Scaling | None) -> Array:
     """(s - mean) * scale, clipped; the observation itself if there is no scaling."""
     if scaling is None:
         return observation
     return ((observation - scaling.mean) * scaling.scale).clip(-LARGEST, LARGEST)
 
 
-def normalise_batches(batches: Any, scaling: Scaling | None) -> Any:
-    """Transitions with both observations normalised; as they are if there is no scaling."""
+def normalize_batches(batches: Any, scaling: Scaling | None) -> Any:
+    """Transitions with both observations normalized; unchanged if there is no scaling."""
     if scaling is None:
         return batches
     return batches._replace(
-        observation=normalise(batches.observation, scaling),
-        next_observation=normalise(batches.next_observation, scaling),
+        observation=normalize(batches.observation, scaling),
+        next_observation=normalize(batches.next_observation, scaling),
     )
 
 
@@ -54,7 +54,24 @@ def identity_scaling(spec: EnvSpec) -> Scaling:
     return Scaling(np.zeros(size, np.float32), np.ones(size, np.float32))
 
 
-class RunningMoments:
+class Unnormalized:
+    """Observations as they are."""
+
+    scaling: Scaling | None = None
+    """What observations are normalized by now."""
+
+    def see(self, observations: np.ndarray) -> None:
+        """Count observations that are about to be acted on, (count, ...)."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Arrays from which `resume` continues."""
+        return {}
+
+    def resume(self, values: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
+
+
+class RunningMoments(Unnormalized):
     """Mean and variance of all observations so far, in double precision."""
 
     def __init__(self, spec: EnvSpec) -> None:
@@ -64,8 +81,7 @@ class RunningMoments:
         """Sum of squared differences from the mean."""
         self.scaling = identity_scaling(spec)
 
-    def update(self, observations: np.ndarray) -> None:
-        """Count more observations, (count, size)."""
+    def see(self, observations: np.ndarray) -> None:
         for observation in observations.astype(np.float64):
             self.count += 1
             ahead = observation - self.mean
@@ -74,12 +90,10 @@ class RunningMoments:
         deviation = np.sqrt(self.squares / max(self.count, 1) + EPSILON)
         self.scaling = Scaling(self.mean.astype(np.float32), (1 / deviation).astype(np.float32))
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays from which `resume` goes on."""
+    def snapshot(self) -> dict[str, Any]:
         return {"count": np.array(self.count), "mean": self.mean, "squares": self.squares}
 
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from a snapshot."""
-        self.count = int(arrays["count"])
-        self.mean, self.squares = arrays["mean"].copy(), arrays["squares"].copy()
-        self.update(np.empty((0, len(self.mean))))
+    def resume(self, values: dict[str, Any]) -> None:
+        self.count = int(values["count"])
+        self.mean, self.squares = values["mean"].copy(), values["squares"].copy()
+        self.see(np.empty((0, len(self.mean))))

@@ -1,66 +1,72 @@
 """Steps in order, for the algorithms that learn from their own latest steps only.
 
-A row is a replay's row and two columns more: whether an episode ended there, and 1. Rows of zeros
-fill up to a multiple of `rollout_steps`, so that rollouts of whole episodes, which differ in
-length, take one program, or two.
+A row is a replay's row with two more fields: whether an episode ended there, and 1. Rows of zeros
+pad a rollout to a multiple of `rollout_steps`, so that rollouts of whole episodes, which differ in
+length, need one compiled program or two.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from p3s.algorithms import Algorithm
-from p3s.algorithms.on_policy import OnPolicy
-from p3s.experience.normalization import Scaling, normalise
-from p3s.types import Array, EnvSpec, Rollout, unpack
+from p3s.experience import Batches
+from p3s.experience.normalization import Unnormalized, normalize
+from p3s.experience.rows import empty_rows, fields, unpack
+from p3s.types import Array, EnvSpec, Rollout, Transition
+
+MARKS = ("ended", "present")
 
 
-class RolloutRows:
-    """The rows since the last update, of one environment copy."""
+class LatestSteps:
+    """The rows of one environment copy since the last update."""
 
-    def __init__(self, spec: EnvSpec, padded_to: int) -> None:
-        self._spec = spec
-        self._width, self._padded_to = spec.row_size + 2, padded_to
+    def __init__(self, spec: EnvSpec, padded_to: int, normalizer: Unnormalized) -> None:
+        self._spec, self._padded_to = spec, padded_to
+        self._normalizer = normalizer
         self._rows: list[np.ndarray] = []
 
-    def add(self, row: np.ndarray, scaling: Scaling | None, ended: bool) -> None:
-        """Append a packed transition, (row_size,), with its observations as the policy saw them."""
-        row = np.concatenate([row, np.array([ended, 1], np.float32)])
-        size, last = self._spec.observation_size, self._spec.row_size
-        for part in (slice(0, size), slice(last - size, last)):
-            row[part] = normalise(row[part], scaling)
-        self._rows.append(row)
+    def add(self, transitions: Transition, ended: bool) -> None:
+        """Append one transition, with its observations as the policy saw them."""
+        row = empty_rows(1, self._spec, MARKS)
+        view = fields(row, self._spec, MARKS)
+        for name, values in transitions._asdict().items():
+            seen = normalize(values, self._normalizer.scaling) if "observation" in name else values
+            view[name] = np.reshape(seen, view[name].shape)
+        view["ended"], view["present"] = ended, 1
+        self._rows.append(row[0])
 
-    def end_episode(self) -> None:
-        """The episode of the last row will not go on."""
-        if self._rows:
-            self._rows[-1][-2] = 1
-
-    def take(self) -> np.ndarray:
-        """All rows, filled up, (1, rows, row_size + 2); none are left."""
+    def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
+        """All rows, padded, as one minibatch; none are left."""
+        if coming:
+            return None
         count = len(self._rows)
         padded = -(-count // self._padded_to) * self._padded_to
-        rows = np.zeros((1, padded, self._width), np.float32)
-        rows[0, :count] = self._rows
+        rows = np.zeros_like(empty_rows(padded, self._spec, MARKS))
+        rows[:count] = self._rows
         self._rows = []
-        return rows
+        return Batches(rows[None], None)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays from which `resume` goes on."""
-        return {"rows": np.array(self._rows, np.float32).reshape(-1, self._width)}
+    def observations(self, rng: np.random.Generator) -> np.ndarray:
+        return fields(np.array(self._rows), self._spec, MARKS)["observation"]
 
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from a snapshot."""
-        self._rows = list(arrays["rows"].copy())
+    @staticmethod
+    def unpack(spec: EnvSpec, rows: Array) -> Rollout:
+        found = unpack(spec, rows, MARKS)
+        ended, present = (found.pop(name) for name in MARKS)
+        return Rollout(Transition(**found), ended, present)
 
+    def cut(self) -> None:
+        if self._rows:
+            fields(self._rows[-1], self._spec, MARKS)["ended"] = 1
 
-def rollout_rows(algorithm: Algorithm, spec: EnvSpec) -> RolloutRows | None:
-    """Where an on-policy algorithm keeps its steps; None for any other, which has the replay."""
-    if not isinstance(algorithm, OnPolicy):
-        return None
-    return RolloutRows(spec, padded_to=algorithm.rollout_steps)
+    def describe(self) -> str:
+        return "no replay: only the latest steps"
 
+    def snapshot(self) -> dict[str, Any]:
+        columns = empty_rows(0, self._spec, MARKS)
+        return {"rows": np.array(self._rows, columns.dtype).reshape(-1, columns.shape[1])}
 
-def unpack_rollout(spec: EnvSpec, rows: Array) -> Rollout:
-    """Read packed rows back, (..., rows, row_size + 2)."""
-    return Rollout(unpack(spec, rows[..., :-2]), rows[..., -2], rows[..., -1])
+    def resume(self, values: dict[str, Any]) -> None:
+        self._rows = list(values["rows"].copy())

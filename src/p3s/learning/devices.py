@@ -1,4 +1,4 @@
-"""Set jax up for a population: one CPU device per core, and a cache of compiled programs."""
+"""The devices of a population: how jax is set up, and where learners are placed."""
 
 from __future__ import annotations
 
@@ -7,17 +7,44 @@ import os
 from pathlib import Path
 
 import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from p3s.types import Params
+
+FEWEST_PER_DEVICE = 4
+"""With fewer learners on a device, handing out the work costs more than it gains."""
 
 
 def prepare() -> None:
-    """Configure jax, as far as the caller has not; without effect once jax has started.
+    """Configure jax, unless the caller has; without effect once jax has started.
 
-    With as many CPU devices as cores the learners are spread over the cores (learners.py).
+    One CPU device per core lets `learner_mesh` spread the learners over the cores. Compiled
+    programs are cached on disk.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "p3s" / "jax"
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-    # Where jax runs already, or the system does not tell its cores, learners share one device.
+    # If jax runs already, or the system does not tell its cores, learners share one device.
     with contextlib.suppress(RuntimeError, AttributeError):
         jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def learner_mesh(num_learners: int) -> Mesh:
+    """The local devices that take an equal share of the learners each, but not too few.
+
+    On a CPU the devices are its cores: each then works through its own learners, whose
+    parameters stay in its cache, where one program over many learners would wait for memory.
+    """
+    devices = jax.local_devices()
+    most = min(len(devices), max(1, num_learners // FEWEST_PER_DEVICE))
+    count = max(n for n in range(1, most + 1) if num_learners % n == 0)
+    return Mesh(devices[:count], ("learners",))
+
+
+def place(tree: Params, mesh: Mesh, stacked: bool) -> Params:
+    """Put a tree on the mesh: split along its leading learner axis, or whole on every device."""
+    if mesh.size == 1:
+        return jax.device_put(tree, mesh.devices[0])
+    spec = PartitionSpec("learners") if stacked else PartitionSpec()
+    return jax.device_put(tree, NamedSharding(mesh, spec))

@@ -11,15 +11,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from p3s import keys
 from p3s.algorithms import Algorithm
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
-
-FEWEST_PER_DEVICE = 4
-"""With fewer learners on a device, handing out the work costs more than it gains."""
 
 
 def init_learners(
@@ -45,7 +40,7 @@ def update_learners(
     """One update of each learner on its own minibatch.
 
     batches: (learners, batch, ...); guide.policy is shared, guide.weight is (learners,).
-    own_fields: hyper-parameters that each learner has a value of its own for, (learners,).
+    own_fields: hyper-parameters of which each learner has its own value, (learners,).
     """
 
     def update(
@@ -98,28 +93,3 @@ def pairwise_distances(
     return jax.vmap(lambda policy, other: algorithm.distance(policy, other, observations).mean())(
         policies, others
     )
-
-
-def pick(stacked: Params, index: jax.Array | np.ndarray | int) -> Params:
-    """One of N stacked trees, or several of them, stacked."""
-    return jax.tree.map(lambda leaf: leaf[index], stacked)
-
-
-def learner_mesh(num_learners: int) -> Mesh:
-    """The local devices that take an equal share of the learners each, but not too few.
-
-    On a CPU the devices are its cores: each then works through its own learners, whose
-    parameters stay in its cache, where one program over many learners would wait for memory.
-    """
-    devices = jax.local_devices()
-    most = min(len(devices), max(1, num_learners // FEWEST_PER_DEVICE))
-    count = max(n for n in range(1, most + 1) if num_learners % n == 0)
-    return Mesh(devices[:count], ("learners",))
-
-
-def place(tree: Params, mesh: Mesh, stacked: bool) -> Params:
-    """Put a tree on the mesh: split along its leading learner axis, or whole on every device."""
-    if mesh.size == 1:
-        return jax.device_put(tree, mesh.devices[0])
-    spec = PartitionSpec("learners") if stacked else PartitionSpec()
-    return jax.device_put(tree, NamedSharding(mesh, spec))

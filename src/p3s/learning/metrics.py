@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import TrainingStopped
+from p3s.types import Episode
 
 
 class MetricsWindow:
-    """Sums of metrics since the last row of metrics.jsonl."""
+    """Sums of metrics, and training episodes, since the last row of metrics.jsonl."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew, after a row was written."""
         self.sums: dict[str, np.ndarray] = {}
         self.counts: dict[str, int] = {}
         self.episodes: list[list[Any]] = []
@@ -28,19 +33,20 @@ class MetricsWindow:
             self.sums[name] = self.sums.get(name, 0.0) + row
             self.counts[name] = self.counts.get(name, 0) + 1
 
+    def add_episode(self, episode: Episode) -> None:
+        """Note a finished training episode."""
+        self.episodes.append(list(episode))
+
     def means(self) -> dict[str, list[float]]:
         """Each metric's mean since the last row, for each learner."""
         return {name: (total / self.counts[name]).tolist() for name, total in self.sums.items()}
 
-    def to_json(self) -> dict[str, Any]:
-        """For the checkpoint."""
+    def snapshot(self) -> dict[str, Any]:
+        """Values from which `resume` continues."""
         sums = {name: total.tolist() for name, total in self.sums.items()}
         return {"sums": sums, "counts": self.counts, "episodes": self.episodes}
 
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> MetricsWindow:
-        """From a checkpoint."""
-        window = cls()
-        window.sums = {name: np.asarray(total) for name, total in record["sums"].items()}
-        window.counts, window.episodes = dict(record["counts"]), list(record["episodes"])
-        return window
+    def resume(self, values: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
+        self.sums = {name: np.asarray(total) for name, total in values["sums"].items()}
+        self.counts, self.episodes = dict(values["counts"]), list(values["episodes"])

@@ -1,9 +1,9 @@
 """The compiled programs of a run: a scheme's start, acting and learning, on this machine's devices.
 
-Whether an update includes a policy step is static, so there are two programs for learning. What
-an update leaves as it was stays out of its way (`Update`): the guide, which only the chief changes,
-and, in an update without a policy step, the policies. So acting need not wait for such an update.
-Runs of the same scheme in one process share their programs.
+Whether an update includes a policy step is static, so a stretch of updates is compiled for its
+pattern, such as (value only, with policy). Leaves that a stretch does not change bypass it
+(`Stretch`): the guide, which only the chief changes, and, in value updates, the policies. So
+acting need not wait for a value update. Runs of the same scheme in one process share programs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import keys
-from p3s.experience.normalization import Scaling, normalise_batches
-from p3s.learning.learners import learner_mesh, place
+from p3s.experience import Batches
+from p3s.experience.normalization import Scaling, normalize_batches
+from p3s.learning.devices import learner_mesh, place
 from p3s.schemes import Scheme
 from p3s.types import EnvSpec, Metrics
 
 Unpack = Callable[[EnvSpec, Any], Any]
-"""Makes what a scheme learns from of the rows that `learn` is given."""
+"""Makes what a scheme learns from out of the rows that `learn` is given."""
+Pattern = tuple[bool, ...]
+"""For each update of a stretch, whether it includes a policy step."""
 
 CPU_OPTIONS = {
     # Parameters are overwritten after their last use: see that, instead of copying them first.
@@ -35,7 +38,7 @@ CPU_OPTIONS = {
 
 @lru_cache(maxsize=1)
 def compiler_options() -> dict[str, Any]:
-    """Those of the options for this machine that its version of the compiler knows."""
+    """The options for this machine that its version of the compiler knows."""
     if jax.default_backend() != "cpu":
         return {}
 
@@ -49,28 +52,66 @@ def compiler_options() -> dict[str, Any]:
     return {name: value for name, value in CPU_OPTIONS.items() if known(name, value)}
 
 
-class Update:
-    """A compiled update, which is given the state and gives back what of it has changed.
+def repeated_unit(pattern: Pattern) -> Pattern:
+    """The shortest pattern that, repeated, is this one."""
+    lengths = (n for n in range(1, len(pattern) + 1) if len(pattern) % n == 0)
+    return next(pattern[:n] for n in lengths if pattern[:n] * (len(pattern) // n) == pattern)
 
-    What it changes is donated to it: the new values are written over the old ones.
+
+class Stretch:
+    """A compiled stretch of updates: takes the state and returns what of it has changed.
+
+    What it changes is donated to it: the new values are written over the old ones. A pattern
+    that repeats is compiled once and looped over.
     """
 
-    def __init__(self, learn: Callable[..., Any], state: Any, *inputs: Any) -> None:
-        traced, (_, metrics) = jax.make_jaxpr(learn, return_shape=True)(state, *inputs)
-        self.metric_names = tuple(metrics)
+    def __init__(self, learn: Callable[..., Any], pattern: Pattern, state: Any, *inputs: Any):
+        unit = repeated_unit(pattern)
+        repeats = len(pattern) // len(unit)
+        self.metric_names: list[tuple[str, ...]] = []
+
+        def learn_unit(
+            state: Any, rows: jax.Array, scaling: Scaling | None, key: jax.Array, first: jax.Array
+        ) -> tuple[Any, list[jax.Array]]:
+            found, names = [], []
+            for index, with_policy in enumerate(unit):
+                state, metrics = learn(with_policy, state, rows[index], scaling, key, first + index)
+                found.append(jnp.stack(list(metrics.values())))
+                names.append(tuple(metrics))
+            self.metric_names = names
+            return state, found
+
+        rows, scaling, key, first = inputs
+        traced = jax.make_jaxpr(learn_unit)(state, rows[: len(unit)], scaling, key, first)
         structure = jax.tree.structure(state)
         pairs = zip(traced.jaxpr.invars, traced.jaxpr.outvars, strict=False)
         self._moves = [before is not after for before, after in pairs][: structure.num_leaves]
 
-        def move(moving: list[Any], still: list[Any], *inputs: Any) -> tuple[list[Any], jax.Array]:
-            state, metrics = learn(structure.unflatten(self._merge(moving, still)), *inputs)
-            moved, _ = self._split(jax.tree.leaves(state))
-            return moved, jnp.stack(list(metrics.values()))
+        def move(
+            moving: list[Any],
+            still: list[Any],
+            rows: jax.Array,
+            scaling: Scaling | None,
+            key: jax.Array,
+            first: jax.Array,
+        ) -> tuple[list[Any], list[jax.Array]]:
+            def once(moving: list[Any], step: Any) -> tuple[list[Any], list[jax.Array]]:
+                own_rows, number = step
+                state = structure.unflatten(self._merge(moving, still))
+                state, metrics = learn_unit(state, own_rows, scaling, key, number)
+                return self._split(jax.tree.leaves(state))[0], metrics
+
+            if repeats == 1:
+                moved, metrics = once(moving, (rows, first))
+                return moved, [values[None] for values in metrics]
+            rows = rows.reshape(repeats, len(unit), *rows.shape[1:])
+            numbers = first + len(unit) * jnp.arange(repeats, dtype=jnp.int32)
+            return jax.lax.scan(once, moving, (rows, numbers))
 
         self.compiled: Any = jax.jit(move, donate_argnums=0, compiler_options=compiler_options())
 
-    def __call__(self, state: Any, *inputs: Any) -> tuple[Any, jax.Array]:
-        """The new state, and metrics as (metrics, learners)."""
+    def __call__(self, state: Any, *inputs: Any) -> tuple[Any, list[jax.Array]]:
+        """The new state; for each update of the unit its metrics, (repeats, metrics, learners)."""
         leaves, structure = jax.tree.flatten(state)
         moving, still = self._split(leaves)
         moved, metrics = self.compiled(moving, still, *inputs)
@@ -93,21 +134,21 @@ class Compiled:
     def __init__(self, scheme: Scheme, spec: EnvSpec, unpack: Unpack) -> None:
         self.init = jax.jit(lambda key: scheme.init(key, spec))
         self.act: Any = jax.jit(scheme.act)
-        self.updates: dict[bool, Update] = {}
+        self.stretches: dict[Pattern, Stretch] = {}
 
         def learn(
             with_policy: bool, state: Any, rows: Any, scaling: Scaling | None, key: Any, update: Any
         ) -> tuple[Any, Metrics]:
-            batches = normalise_batches(unpack(spec, rows), scaling)
+            batches = normalize_batches(unpack(spec, rows), scaling)
             return scheme.learn(state, batches, jax.random.fold_in(key, update), with_policy)
 
         self._learn = learn
 
-    def learn(self, with_policy: bool, *inputs: Any) -> tuple[Any, jax.Array]:
-        """One update, compiled when it is first asked for."""
-        if with_policy not in self.updates:
-            self.updates[with_policy] = Update(partial(self._learn, with_policy), *inputs)
-        return self.updates[with_policy](*inputs)
+    def learn(self, pattern: Pattern, *inputs: Any) -> tuple[Any, list[jax.Array]]:
+        """A stretch of updates, compiled when it is first asked for."""
+        if pattern not in self.stretches:
+            self.stretches[pattern] = Stretch(self._learn, pattern, *inputs)
+        return self.stretches[pattern](*inputs)
 
 
 compiled = lru_cache(maxsize=4)(Compiled)
@@ -145,23 +186,25 @@ class Program:
         return self._compiled.act(acting, observations, self._act_key, np.int32(step))
 
     def learn(
-        self, state: Any, rows: np.ndarray, scaling: Scaling | None, update: int, with_policy: bool
-    ) -> tuple[Any, jax.Array]:
-        """One update: the new state, and metrics as (metrics, learners), without waiting for them.
+        self, state: Any, batches: list[Batches], first: int, pattern: Pattern
+    ) -> tuple[Any, list[jax.Array]]:
+        """A stretch of updates, one for each of the batches, without waiting for them.
 
-        scaling: what observations are still to be normalised by.
+        first: the number of its first update. The new state; and for each update of the pattern's
+        unit its metrics, (repeats, metrics, learners).
         """
+        rows = batches[0].rows[None] if len(batches) == 1 else np.stack([b.rows for b in batches])
         return self._compiled.learn(
-            with_policy, state, rows, scaling, self._learn_key, np.int32(update)
+            pattern, state, rows, batches[0].scaling, self._learn_key, np.int32(first)
         )
 
-    def metric_names(self, with_policy: bool) -> tuple[str, ...]:
-        """What the rows of an update's metrics are called."""
-        return self._compiled.updates[with_policy].metric_names
+    def metric_names(self, pattern: Pattern) -> list[tuple[str, ...]]:
+        """Names of the metrics, for each update of the pattern's unit."""
+        return self._compiled.stretches[pattern].metric_names
 
     @property
     def num_compiled(self) -> tuple[int, int]:
         """How many programs for learning and for acting were compiled."""
-        updates = self._compiled.updates.values()
-        learning = sum(update.compiled._cache_size() for update in updates)
+        stretches = self._compiled.stretches.values()
+        learning = sum(stretch.compiled._cache_size() for stretch in stretches)
         return learning, self._compiled.act._cache_size()

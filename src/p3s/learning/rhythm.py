@@ -1,13 +1,14 @@
-"""When who acts, and what is due after a step: the clock of a scheme, on the host.
+"""The clock of a scheme, on the host: who acts at a step, and what is due after it.
 
-EveryStep       all copies step together; updates follow every step; a review every M own steps
-WholeEpisodes   a round: every copy plays its episodes and waits for the others; then a review,
-                and updates for the steps that the round took, before the next round begins
+EveryStep       all copies step together; updates follow every step, a review every M own steps
+WholeEpisodes   rounds: every copy plays its episodes and waits for the others; then a review, and
+                updates for the steps that the round took, before the next round begins
+FullRollout     one copy steps; an update follows when its rollout is full
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,12 +38,12 @@ class Rhythm(Protocol):
         """What is due after these copies stepped and those of them ended an episode."""
         ...
 
-    def snapshot(self) -> dict[str, np.ndarray]:
-        """Arrays from which `resume` goes on."""
+    def snapshot(self) -> dict[str, Any]:
+        """Arrays from which `resume` continues."""
         ...
 
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from a snapshot."""
+    def resume(self, values: dict[str, Any]) -> None:
+        """Continue from a snapshot."""
         ...
 
 
@@ -64,15 +65,15 @@ class EveryStep:
         updates = self.updates_after(time_step)
         return Due(updates, updates > 0 and time_step % self._review_period == 0)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
+    def snapshot(self) -> dict[str, Any]:
         return {}
 
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+    def resume(self, values: dict[str, Any]) -> None:
         pass
 
 
 class WholeEpisodes:
-    """Every copy plays its episodes of a round and waits; then the chief's work and learning."""
+    """Every copy plays its episodes of a round and waits; then the chief reviews, and all learn."""
 
     def __init__(
         self, episodes: np.ndarray, initial_total_steps: int, updates_per_step: int
@@ -101,16 +102,16 @@ class WholeEpisodes:
         self.round_steps = 0
         return Due(review=True, backlog=backlog)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
+    def snapshot(self) -> dict[str, Any]:
         counts = np.array([self.round_steps, self.total_steps])
         return {"episodes_left": self.episodes_left, "counts": counts}
 
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        self.episodes_left = arrays["episodes_left"].copy()
-        self.round_steps, self.total_steps = (int(count) for count in arrays["counts"])
+    def resume(self, values: dict[str, Any]) -> None:
+        self.episodes_left = values["episodes_left"].copy()
+        self.round_steps, self.total_steps = (int(count) for count in values["counts"])
 
 
-class RolloutRhythm:
+class FullRollout:
     """One copy steps; one update follows when the algorithm says that the rollout is full."""
 
     def __init__(self, algorithm: OnPolicy) -> None:
@@ -130,8 +131,8 @@ class RolloutRhythm:
         self.num_rows = 0
         return Due(updates=1)
 
-    def snapshot(self) -> dict[str, np.ndarray]:
+    def snapshot(self) -> dict[str, Any]:
         return {"num_rows": np.array(self.num_rows)}
 
-    def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        self.num_rows = int(arrays["num_rows"])
+    def resume(self, values: dict[str, Any]) -> None:
+        self.num_rows = int(values["num_rows"])

@@ -1,4 +1,4 @@
-"""Reports: runs read, put into honest statistics, and shown as one web page, figures and tables.
+"""Reports: read runs, compute honest statistics, write one web page, figures and tables.
 
-results → statistics → summary, curves → page (HTML), figures, tables, export
+results → statistics → summary, curves → page (HTML), figures, tables; export writes raw results
 """

@@ -1,17 +1,19 @@
-"""What a reader has to know besides the numbers: settings, origin, and reasons for caution."""
+"""What a reader needs beside the numbers: settings, provenance and cautions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-from p3s.report.results import Results, RunResult, listed, settings
+from p3s.report.formatting import count_text, duration_text, first_names
+from p3s.report.results import Results, RunResult, settings
 
-FEW_SEEDS = 5
+ENOUGH_SEEDS = 5
+"""With fewer seeds the page warns: the interval of a mean covers too little (docs/report.md)."""
 
 
 def differing_settings(results: Results) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Methods, and for every setting that is not the same in all runs its value in each method."""
+    """The methods, and every setting that differs between runs with its value in each method."""
     methods, per_run = results.methods, [settings(run.config) for run in results.runs]
     names = dict.fromkeys(name for flat in per_run for name in flat)
     rows = []
@@ -25,7 +27,7 @@ def differing_settings(results: Results) -> tuple[list[str], list[tuple[str, lis
 
 
 def common_settings(results: Results) -> list[tuple[str, str]]:
-    """Every setting that is the same in all runs."""
+    """Every setting that all runs share, with its value."""
     per_run = [settings(run.config) for run in results.runs]
     return [
         (name, _shown(value))
@@ -35,14 +37,15 @@ def common_settings(results: Results) -> list[tuple[str, str]]:
 
 
 def _values(runs: list[RunResult], name: str) -> str:
-    """A setting's values in a method's runs; where they differ by environment, which is which."""
+    """A setting's values in a method's runs, with the environments of each where they differ."""
     where: dict[str, list[str]] = {}
     for run in runs:
         where.setdefault(_shown(settings(run.config).get(name)), []).append(run.env)
     if len(where) == 1 or name == "environment":
         return ", ".join(where)
     return "; ".join(
-        f"{value} ({listed(list(dict.fromkeys(envs)), most=3)})" for value, envs in where.items()
+        f"{value} ({first_names(list(dict.fromkeys(envs)), most=3)})"
+        for value, envs in where.items()
     )
 
 
@@ -55,23 +58,23 @@ def _shown(value: Any) -> str:
 
 
 def provenance_rows(results: Results) -> list[tuple[str, str]]:
-    """Where the numbers come from: commits, versions, machines, seeds, time."""
+    """Where the numbers come from: commits, versions, machines, seeds and time."""
     configs = [run.config for run in results.runs]
     rows = [("runs", f"{len(configs)}")]
-    rows.append(("commit", _counted([(c.get("commit") or "not known")[:12] for c in configs])))
+    rows.append(("commit", _counted([(c.get("commit") or "unknown")[:12] for c in configs])))
     packages = dict.fromkeys(name for c in configs for name in c.get("versions", {}))
     versions = [
         f"{name} {_counted([c.get('versions', {}).get(name, '–') for c in configs])}"
         for name in packages
     ]
-    rows.append(("versions", ", ".join(versions) or "not known"))
+    rows.append(("versions", ", ".join(versions) or "unknown"))
     machines = [c.get("machine", {}) for c in configs]
-    described = [f"{m.get('system', 'not known')}, {m.get('cores', '?')} cores" for m in machines]
+    described = [f"{m.get('system', 'unknown')}, {m.get('cores', '?')} cores" for m in machines]
     rows.append(("machine", _counted(described)))
     seeds = {run.seed for run in results.runs}
-    rows.append(("seeds", listed([str(seed) for seed in sorted(seeds)], most=20)))
+    rows.append(("seeds", first_names([str(seed) for seed in sorted(seeds)], most=20)))
     spent = sum(run.evaluations[-1]["seconds"] for run in results.runs)
-    rows.append(("time, all runs together", duration(spent)))
+    rows.append(("total time of all runs", duration_text(spent)))
     return rows
 
 
@@ -79,38 +82,32 @@ def _counted(values: list[str]) -> str:
     counts = Counter(values)
     if len(counts) == 1:
         return values[0]
-    return ", ".join(f"{value} ({count} runs)" for value, count in counts.most_common())
-
-
-def duration(seconds: float) -> str:
-    """A time in the two units that matter."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, hours = seconds / 60, seconds / 3600
-    return f"{minutes:.0f} min" if minutes < 120 else f"{hours:,.1f} h"
+    return ", ".join(
+        f"{value} ({count_text(count, 'run')})" for value, count in counts.most_common()
+    )
 
 
 def cautions(results: Results) -> list[str]:
-    """What makes runs less comparable than they look."""
+    """Whatever makes the runs less comparable than they look, one sentence each."""
     found = []
+    # Environments may have budgets of their own (docs/studies.md): compare within each of them.
     for env in results.envs:
-        planned = Counter(run.config["steps"] for run in results.select(env=env))
-        if len(planned) > 1:
-            steps = ", ".join(
-                f"{steps:,} ({count} runs)" for steps, count in sorted(planned.items())
-            )
-            found.append(f"{env}: runs of different step counts are mixed: {steps}")
+        for option in ("steps", "evaluation_period", "evaluation_episodes"):
+            counts = Counter(run.config.get(option, 0) for run in results.select(env=env))
+            if len(counts) > 1:
+                values = ", ".join(
+                    f"{value:,} ({count_text(count, 'run')})"
+                    for value, count in sorted(counts.items())
+                )
+                found.append(f"{env}: runs differ in {option}: {values}")
     unfinished = [run.name for run in results.runs if not run.complete]
     if unfinished:
-        found.append(f"{len(unfinished)} runs are not complete: {listed(unfinished)}")
-    for key, name in (("commit", "commits"), ("versions", "versions")):
+        verb = "is" if len(unfinished) == 1 else "are"
+        count = count_text(len(unfinished), "run")
+        found.append(f"{count} {verb} not complete: {first_names(unfinished)}")
+    for key, name in (("commit", "commits"), ("versions", "package versions")):
         if len({str(run.config.get(key)) for run in results.runs}) > 1:
-            found.append(f"runs made with different {name} are mixed: see Provenance")
-    for option in ("evaluation_period", "evaluation_episodes"):
-        values = sorted({run.config.get(option, 0) for run in results.runs})
-        if len(values) > 1:
-            shown = ", ".join(map(str, values))
-            found.append(f"runs differ in {option}: {shown}")
+            found.append(f"runs come from different {name}: see Provenance")
     return found + _seed_cautions(results)
 
 
@@ -123,15 +120,15 @@ def _seed_cautions(results: Results) -> list[str]:
         everyone = set().union(*own.values())
         for method, seeds in own.items():
             if not seeds:
-                found.append(f"{method} has no run on {env}")
+                found.append(f"{method} has no runs on {env}")
             elif everyone - seeds:
                 missing = ", ".join(map(str, sorted(everyone - seeds)))
-                found.append(f"{method} on {env} lacks seeds that others have: {missing}")
-            if 0 < len(seeds) < FEW_SEEDS:
+                found.append(f"{method} on {env} lacks seeds that other methods have: {missing}")
+            if 0 < len(seeds) < ENOUGH_SEEDS:
                 few.append(len(seeds))
     if few:
         found.append(
-            f"as few as {min(few)} seed{'' if min(few) == 1 else 's'} in some places: with fewer "
-            f"than {FEW_SEEDS}, differences between methods are mostly chance"
+            f"some methods have as few as {count_text(min(few), 'seed')}: with fewer than "
+            f"{ENOUGH_SEEDS}, differences between methods are mostly noise"
         )
     return found

@@ -1,7 +1,7 @@
 """Learning curves over seeds: mean and interval of every measure against steps, updates and time.
 
-The seeds of a method on an environment are brought to common steps by straight lines between
-their evaluations. Where some have ended already, the mean is over the others, and `counts` says so.
+Evaluations are interpolated linearly to steps that all seeds of a method on an environment share.
+Past the end of a seed the mean is over the remaining seeds; `counts` holds how many those are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MEASURES = {
     "champion": "champion_return",
     "mean": "mean",
 }
-"""What a curve may show, and its key in evaluations.jsonl."""
+"""The measures a curve can show, and their keys in evaluations.jsonl."""
 
 CURVE_RESAMPLES = 2000
 
@@ -32,7 +32,7 @@ class Band:
     low: np.ndarray
     high: np.ndarray
     lines: np.ndarray
-    """Each seed's own curve, (seeds, points); NaN where it has no value."""
+    """The curve of each seed, (seeds, points); NaN where it has no value."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class Curve:
 
 
 def series(run: RunResult, key: str) -> np.ndarray:
-    """One number of every evaluation, NaN where it is not known."""
+    """One number from every evaluation; NaN where it is missing."""
     values = [row.get(key) for row in run.evaluations]
     return np.array([np.nan if value is None else value for value in values], float)
 
 
 def thin(count: int, most: int) -> np.ndarray:
-    """Indices of at most `most` of `count` points, evenly spread, the first and last included."""
+    """Indices of at most `most` of `count` points, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def at_steps(run: RunResult, key: str, steps: np.ndarray) -> np.ndarray:
-    """A run's numbers at these steps; NaN before its first and after its last evaluation."""
+    """A run's values at these steps; NaN before its first and after its last evaluation."""
     own, values = series(run, "step"), series(run, key)
     known = ~np.isnan(values)
     if not known.any():
@@ -70,7 +70,7 @@ def at_steps(run: RunResult, key: str, steps: np.ndarray) -> np.ndarray:
 
 
 def method_curve(runs: list[RunResult], rng: np.random.Generator, points: int = 120) -> Curve:
-    """The curve of one method's runs on one environment, at most so many points of it."""
+    """The curve of one method's runs on one environment, with at most `points` points."""
     steps = np.unique(np.concatenate([series(run, "step") for run in runs]))
     steps = steps[thin(len(steps), points)]
     scores = np.stack([at_steps(run, "score", steps) for run in runs])
@@ -85,7 +85,7 @@ def method_curve(runs: list[RunResult], rng: np.random.Generator, points: int = 
     for measure, key in MEASURES.items():
         lines = np.stack([at_steps(run, key, steps) for run in runs])
         bands[measure] = band(lines, rng)
-    # Seeds differ in speed: where one ends, the mean time of the others may be an earlier one.
+    # Seeds differ in speed: where a slow one ends, the mean time of the others would step back.
     seconds = np.maximum.accumulate(average("seconds"))
     return Curve(
         method=runs[0].method,
@@ -100,7 +100,7 @@ def method_curve(runs: list[RunResult], rng: np.random.Generator, points: int = 
 
 
 def band(lines: np.ndarray, rng: np.random.Generator) -> Band:
-    """Mean and interval at every point, over the seeds that have a value there."""
+    """Mean and interval at every point over the seeds that have a value there."""
     known = ~np.isnan(lines)
     mean, low, high = (np.full(lines.shape[1], np.nan) for _ in range(3))
     for present in np.unique(known, axis=1).T:
@@ -113,7 +113,7 @@ def band(lines: np.ndarray, rng: np.random.Generator) -> Band:
 
 
 def learner_lines(run: RunResult, points: int = 250) -> dict[str, Any]:
-    """Every learner's mean return at every evaluation, for the page of a single run."""
+    """Mean return of every learner at every evaluation, for the page of a single run."""
     rows = [run.evaluations[index] for index in thin(len(run.evaluations), points)]
     learners = max(len(row["learner_returns"]) for row in rows)
     means = np.full((learners, len(rows)), np.nan)

@@ -1,4 +1,4 @@
-"""Results as one tidy table, a row for each run, evaluation and learner (polars, optional)."""
+"""Results as one tidy table: one row per run, evaluation and learner (needs polars, an extra)."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import UserError
+from p3s.report.extras import require_polars
 from p3s.report.results import Results, read_results
 from p3s.report.statistics import standard_deviation
 
 SUFFIXES = (".parquet", ".csv")
 
 
-def require_polars() -> Any:
-    """polars, or one line that says how to get it."""
-    try:
-        import polars
-    except ImportError as error:
-        raise UserError("results as a table need polars: pip install 'p3s[study]'") from error
-    return polars
-
-
 def tidy(results: Results) -> Any:
-    """A polars DataFrame of all evaluations; docs/report.md explains its columns."""
+    """All evaluations as a polars DataFrame; docs/report.md explains its columns."""
     polars = require_polars()
     schema = {
         "run": polars.String, "method": polars.String, "env": polars.String, "seed": polars.Int64,
@@ -57,10 +49,10 @@ def tidy(results: Results) -> Any:
 
 
 def export_results(folder: Path | str, out: Path | str) -> Path:
-    """Write the results of a study or of run folders as .parquet or .csv."""
+    """Write the results of a study folder or of run folders as .parquet or .csv."""
     folder, out = Path(folder), Path(out)
     if out.suffix not in SUFFIXES:
-        raise UserError(f"results are written as .parquet or .csv, not {out.name!r}")
+        raise UserError(f"results are exported as .parquet or .csv, not {out.name!r}")
     require_polars()
     table = tidy(read_results([folder]))
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +64,7 @@ def export_results(folder: Path | str, out: Path | str) -> Path:
 
 
 def load_results(*paths: Path | str) -> Any:
-    """Results as a polars DataFrame: of an exported file, or of the runs in folders and studies."""
+    """Results as a polars DataFrame, from an exported file or from run and study folders."""
     polars, first = require_polars(), Path(paths[0])
     if len(paths) == 1 and first.suffix in SUFFIXES and first.is_file():
         return polars.read_parquet(first) if first.suffix == ".parquet" else polars.read_csv(first)

@@ -1,4 +1,4 @@
-"""The report's figures as PNG, SVG and PDF (matplotlib, an optional dependency)."""
+"""The report's figures as PNG, SVG and PDF (needs matplotlib, an extra)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import UserError
+from p3s.report.extras import require_matplotlib
 from p3s.report.guidance import distances, lineage_strip
 from p3s.report.page import Report
 from p3s.report.results import RunResult
 
-COLOURS = ("#0b62c4", "#b8420c", "#0b6b4a", "#b8479a", "#ab8800", "#3399cc", "#4b2a99", "#6f7780")
-"""The page's colours in light mode; dashes change after every fourth, as on the page."""
+COLORS = ("#0b62c4", "#b8420c", "#0b6b4a", "#b8479a", "#ab8800", "#3399cc", "#4b2a99", "#6f7780")
+"""The page's colors in light mode; as on the page, the dash changes after every fourth color."""
 STYLES = ("-", "--", ":", "-.")
 FORMATS = ("png", "svg", "pdf")
 RC: dict[Any, Any] = {
@@ -31,17 +31,8 @@ RC: dict[Any, Any] = {
 }
 
 
-def require_matplotlib() -> Any:
-    """matplotlib, or one line that says how to get it."""
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise UserError("figures need matplotlib: pip install 'p3s[study]'") from error
-    return matplotlib
-
-
 def draw_figures(report: Report, folder: Path) -> list[Path]:
-    """Draw every figure in every format; the paths written."""
+    """Write every figure in every format and return the paths."""
     matplotlib = require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
     rows = math.ceil(len(report.results.envs) / 4)
@@ -73,16 +64,16 @@ def draw_figures(report: Report, folder: Path) -> list[Path]:
     return paths
 
 
-def look(index: int) -> dict[str, Any]:
-    """Colour and dash of the n-th method."""
+def line_style(index: int) -> dict[str, Any]:
+    """Color and dash of the n-th curve."""
     return {
-        "color": COLOURS[index % len(COLOURS)],
+        "color": COLORS[index % len(COLORS)],
         "linestyle": STYLES[index // 4 % len(STYLES)],
     }
 
 
 def draw_curves(figure: Any, report: Report) -> None:
-    """Learning curves with intervals, a panel an environment."""
+    """Learning curves with intervals, one panel per environment."""
     envs, methods = report.results.envs, report.results.methods
     columns = min(4, len(envs))
     panels = figure.subplots(math.ceil(len(envs) / columns), columns, squeeze=False).ravel()
@@ -95,73 +86,73 @@ def draw_curves(figure: Any, report: Report) -> None:
                 continue
             index, band = methods.index(curve.method), curve.bands["score"]
             marker = "o" if len(curve.steps) == 1 else None
-            (line,) = panel.plot(curve.steps, band.mean, marker=marker, **look(index))
+            (line,) = panel.plot(curve.steps, band.mean, marker=marker, **line_style(index))
             panel.fill_between(
-                curve.steps, band.low, band.high, color=look(index)["color"], alpha=0.17, lw=0
+                curve.steps, band.low, band.high, color=line_style(index)["color"], alpha=0.17, lw=0
             )
             handles[curve.method] = line
             paper = report.results.select(curve.method, env)[0].paper
             if paper is not None:
-                panel.axhline(paper, color=look(index)["color"], lw=0.8, ls=":")
+                panel.axhline(paper, color=line_style(index)["color"], lw=0.8, ls=":")
         panel.set_title(env, fontsize="medium")
-        name_steps(panel)
+        label_steps(panel)
     figure.supxlabel("environment steps of all learners", fontsize="medium")
     figure.supylabel("score", fontsize="medium")
     figure.legend(handles.values(), handles, loc="outside upper center", ncols=min(5, len(handles)))
 
 
-def name_steps(panel: Any) -> None:
-    """Steps as 200k and 1M, a few of them."""
+def label_steps(panel: Any) -> None:
+    """A few ticks on the step axis, labeled as 200k or 1M."""
     ticker = require_matplotlib().ticker
     panel.xaxis.set_major_locator(ticker.MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     panel.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
 
 
 def draw_profile(figure: Any, report: Report) -> None:
-    """Performance profiles."""
+    """Performance profiles of all methods."""
     panel = figure.subplots()
     for index, item in enumerate(report.summary.aggregates):
-        panel.plot(report.summary.thresholds, item.profile, label=item.method, **look(index))
-    panel.set(xlabel="normalised score", ylabel="part of runs above", ylim=(0, 1.02))
+        panel.plot(report.summary.thresholds, item.profile, label=item.method, **line_style(index))
+    panel.set(xlabel="normalized score", ylabel="fraction of runs above", ylim=(0, 1.02))
     panel.legend(fontsize="small")
 
 
 def draw_iqm(figure: Any, report: Report) -> None:
-    """Interquartile means with their intervals."""
+    """Interquartile means of all methods with their intervals."""
     panel = figure.subplots()
     items = report.summary.aggregates
     for index, item in enumerate(items):
-        colour = look(index)["color"]
-        panel.plot(item.iqm_interval, [index, index], color=colour, lw=6, alpha=0.3)
-        panel.plot(item.iqm, index, "o", color=colour)
+        color = line_style(index)["color"]
+        panel.plot(item.iqm_interval, [index, index], color=color, lw=6, alpha=0.3)
+        panel.plot(item.iqm, index, "o", color=color)
     panel.set_yticks(range(len(items)), [item.method for item in items])
-    panel.set(ylim=(len(items) - 0.5, -0.5), xlabel="interquartile mean of normalised scores")
+    panel.set(ylim=(len(items) - 0.5, -0.5), xlabel="interquartile mean of normalized scores")
 
 
 def draw_chief(figure: Any, runs: list[RunResult]) -> None:
-    """β and distances of every seed, and who was best when."""
+    """β of every run, the distances of the first, and the best learner over time."""
     upper, lower = figure.subfigures(2, 1, height_ratios=(2.7, 0.7 + 0.22 * len(runs)))
     pull, far = upper.subplots(1, 2)
     strip = lower.subplots()
-    several = len({run.method for run in runs}) > 1
-    names = [f"{run.method}, seed {run.seed}" if several else f"seed {run.seed}" for run in runs]
+    mixed = len({run.method for run in runs}) > 1
+    names = [f"{run.method}, seed {run.seed}" if mixed else f"seed {run.seed}" for run in runs]
     for index, run in enumerate(runs):
         numbers = distances(run)
-        pull.plot(numbers["steps"], numbers["beta"], label=names[index], **look(index))
+        pull.plot(numbers["steps"], numbers["beta"], label=names[index], **line_style(index))
         if index == 0:
             for place, name in enumerate(("spread", "target", "change")):
                 if np.isfinite(numbers[name]).any():
-                    far.plot(numbers["steps"], numbers[name], label=name, lw=1, **look(place))
+                    far.plot(numbers["steps"], numbers[name], label=name, lw=1, **line_style(place))
         parts = lineage_strip(run)
         strip.broken_barh(
             [(start, end - start) for start, end, _ in parts],
             (index - 0.4, 0.8),
-            facecolors=[look(best)["color"] for _, _, best in parts],
+            facecolors=[line_style(best)["color"] for _, _, best in parts],
         )
     pull.set(yscale="log", title="β")
     far.set(yscale="log", title=f"distances, {names[0]}")
     for panel in (pull, far, strip):
-        name_steps(panel)
+        label_steps(panel)
     for panel in (pull, far):
         panel.legend(fontsize="x-small")
     strip.set_yticks(range(len(runs)), names, fontsize="x-small")

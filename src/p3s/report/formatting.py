@@ -1,4 +1,4 @@
-"""Numbers as text for readers, and as short safe JSON for the page."""
+"""Numbers and names as text for readers, and numbers as compact, safe JSON for the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from p3s.report.statistics import Interval
 
 
 def score_text(value: float | None) -> str:
-    """A score with as many digits as are worth reading."""
+    """A score, rounded to the digits worth reading."""
     if value is None or not math.isfinite(value):
         return "–"
     size = abs(value)
@@ -20,19 +20,38 @@ def score_text(value: float | None) -> str:
 
 
 def ratio_text(value: float) -> str:
-    """A normalised score or a probability."""
+    """A normalized score or a probability."""
     return f"{value:.2f}" if math.isfinite(value) else "–"
 
 
 def interval_text(interval: Interval) -> str:
-    """An interval of normalised scores or probabilities."""
+    """An interval of normalized scores or probabilities."""
     return f"{interval.low:.2f} to {interval.high:.2f}" if math.isfinite(interval.low) else ""
 
 
-def compact(values: np.ndarray, places: int = 5) -> list[float | int | None]:
-    """Numbers with so many significant places for JSON; NaN becomes null."""
+def duration_text(seconds: float) -> str:
+    """A duration in its one natural unit: '42 s', '12 min', '5.6 h'."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{minutes:.0f} min" if minutes < 120 else f"{hours:,.1f} h"
+
+
+def count_text(number: int, noun: str) -> str:
+    """A count with its noun: '1 seed', '5 seeds'."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def first_names(names: list[str], most: int = 6) -> str:
+    """The first `most` names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def compact(values: np.ndarray, digits: int = 5) -> list[float | int | None]:
+    """Numbers for JSON with this many significant digits; non-finite numbers become null."""
     return [
-        None if not math.isfinite(value) else _shortest(float(f"{value:.{places}g}"))
+        None if not math.isfinite(value) else _shortest(float(f"{value:.{digits}g}"))
         for value in values.tolist()
     ]
 
@@ -42,7 +61,7 @@ def _shortest(value: float) -> float | int:
 
 
 def embed_json(data: Any) -> str:
-    """JSON that is safe inside a script element."""
+    """JSON that is safe inside a <script> element."""
     text = json.dumps(data, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -1,4 +1,4 @@
-"""What the chief saw and did in a run, as data for the charts."""
+"""How the chief guided a population: best learner, β and distances over time, for the charts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POINTS = 160
 
 
 def chief_data(runs: list[RunResult]) -> list[dict[str, Any]]:
-    """Lineage strip, β and distances of every run that has a population and a chief."""
+    """Lineage strip, β and distances of every run with a population and a chief."""
     return [
         run_data(run)
         for run in runs
@@ -25,7 +25,7 @@ def chief_data(runs: list[RunResult]) -> list[dict[str, Any]]:
 
 
 def run_data(run: RunResult) -> dict[str, Any]:
-    """One run's data."""
+    """Lineage strip, β and distances of one run."""
     data: dict[str, Any] = {"name": run.name, "strip": lineage_strip(run)}
     numbers = distances(run)
     return data | {
@@ -34,7 +34,7 @@ def run_data(run: RunResult) -> dict[str, Any]:
 
 
 def distances(run: RunResult, points: int = POINTS) -> dict[str, np.ndarray]:
-    """β, spread, its target and change over time; empty for a scheme without β."""
+    """β, spread, target of the spread and change over time; empty for a scheme without β."""
     rows = [row for row in run.lineage if row.get("beta") is not None]
     if not rows:
         return {}
@@ -55,9 +55,10 @@ def distances(run: RunResult, points: int = POINTS) -> dict[str, np.ndarray]:
 
 
 def lineage_strip(run: RunResult, most: int = 200) -> list[tuple[int, int, int]]:
-    """Who was best when, as (from step, to step, learner): a choice holds until the next review.
+    """The best learner over time as (first step, last step, learner).
 
-    Past `most` reviews, neighbours are put together and the most frequent learner stands for them.
+    A choice holds until the next review. With more than `most` reviews, neighboring reviews are
+    merged and the most frequent learner stands for them.
     """
     rows = [row for row in run.lineage if row.get("best") is not None]
     ends = [row["step"] for row in rows[1:]] + [max(rows[-1]["step"], run.last_step)]

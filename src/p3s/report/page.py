@@ -1,6 +1,6 @@
-"""The report as one HTML file that needs no network: tables as HTML, curves as embedded JSON.
+"""The report as one HTML file that needs no network: HTML tables and curves as embedded JSON.
 
-The template escapes every string; `template/charts.js` draws the curves from the data.
+The template escapes every string; `template/charts.js` draws the curves from the JSON.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from p3s.report.context import (
-    cautions,
-    common_settings,
-    differing_settings,
-    duration,
-    provenance_rows,
-)
+from p3s.report.context import cautions, common_settings, differing_settings, provenance_rows
 from p3s.report.curves import Curve, learner_lines, method_curve
-from p3s.report.formatting import compact, embed_json, interval_text, ratio_text, score_text
+from p3s.report.formatting import (
+    compact,
+    count_text,
+    duration_text,
+    embed_json,
+    interval_text,
+    ratio_text,
+    score_text,
+)
 from p3s.report.guidance import chief_data
 from p3s.report.results import Results, RunResult
-from p3s.report.summary import Cell, Summary, summarise
+from p3s.report.summary import Cell, Summary, summarize
 
 TEMPLATES = Path(__file__).parent / "template"
-NUM_COLOURS = 8
+NUM_COLORS = 8
 
 
 @dataclass(frozen=True)
 class Report:
-    """Runs with everything computed from them."""
+    """Runs, and all numbers and curves computed from them."""
 
     results: Results
     summary: Summary
@@ -42,9 +44,9 @@ class Report:
 
 
 def build_report(results: Results, seed: int = 0) -> Report:
-    """All numbers and curves; the bootstrap draws follow from the seed alone."""
+    """Compute all numbers and curves; the bootstrap depends on the seed alone."""
     rng = np.random.default_rng(seed)
-    summary = summarise(results, rng)
+    summary = summarize(results, rng)
     curves = [
         method_curve(runs, rng)
         for env in results.envs
@@ -57,11 +59,11 @@ def build_report(results: Results, seed: int = 0) -> Report:
 # ---------------------------------------------------------------------- data for the charts
 
 
-def curve_data(curve: Curve, colour: int) -> dict[str, Any]:
-    """One method's curve for the charts."""
+def curve_data(curve: Curve, color: int) -> dict[str, Any]:
+    """The JSON of one method's curve."""
     return {
         "name": curve.method,
-        "colour": colour,
+        "color": color,
         "counts": curve.counts.tolist(),
         "x": {
             "steps": compact(curve.steps, 9),
@@ -81,8 +83,8 @@ def curve_data(curve: Curve, colour: int) -> dict[str, Any]:
     }
 
 
-def report_data(report: Report, colours: dict[str, int]) -> dict[str, Any]:
-    """All that the charts of a comparison show."""
+def report_data(report: Report, colors: dict[str, int]) -> dict[str, Any]:
+    """The JSON of all charts of a comparison."""
     results, summary = report.results, report.summary
     panels = []
     for env in results.envs:
@@ -90,13 +92,13 @@ def report_data(report: Report, colours: dict[str, int]) -> dict[str, Any]:
         cells = [cell for (_, where), cell in summary.cells.items() if where == env]
         marks = [
             {"method": cell.method, "name": f"{cell.method} in the paper: {score_text(cell.paper)}",
-             "colour": colours[cell.method], "value": cell.paper}
+             "color": colors[cell.method], "value": cell.paper}
             for cell in cells if cell.paper is not None
         ]  # fmt: skip
         panels.append(
             {
                 "name": env,
-                "series": [curve_data(curve, colours[curve.method]) for curve in own],
+                "series": [curve_data(curve, colors[curve.method]) for curve in own],
                 "paper": marks,
             }
         )
@@ -105,12 +107,12 @@ def report_data(report: Report, colours: dict[str, int]) -> dict[str, Any]:
         data["profile"] = {
             "x": compact(summary.thresholds),
             "series": [
-                {"name": item.method, "colour": colours[item.method], "y": compact(item.profile)}
+                {"name": item.method, "color": colors[item.method], "y": compact(item.profile)}
                 for item in summary.aggregates
             ],
         }
         data["iqm"] = [
-            {"name": item.method, "colour": colours[item.method], "value": item.iqm,
+            {"name": item.method, "color": colors[item.method], "value": item.iqm,
              **dict(zip(("low", "high"), compact(np.array(item.iqm_interval)), strict=True))}
             for item in summary.aggregates
         ]  # fmt: skip
@@ -138,7 +140,7 @@ def _render(results: Results, data: dict[str, Any], **context: Any) -> str:
     runs = [
         {"path": run.path, "method": run.method, "env": run.env, "seed": run.seed,
          "steps": f"{run.last_step:,}", "score": score_text(run.evaluations[-1]["score"]),
-         "time": duration(run.evaluations[-1]["seconds"])}
+         "time": duration_text(run.evaluations[-1]["seconds"])}
         for run in results.runs
     ]  # fmt: skip
     return _template().render(
@@ -164,20 +166,20 @@ def _render(results: Results, data: dict[str, Any], **context: Any) -> str:
 def render_report(report: Report) -> str:
     """The page that compares methods."""
     results, summary = report.results, report.summary
-    colours = {method: index for index, method in enumerate(results.methods)}
-    shown = {method: index % NUM_COLOURS for method, index in colours.items()}
+    colors = {method: index for index, method in enumerate(results.methods)}
+    shown = {method: index % NUM_COLORS for method, index in colors.items()}
     cells = summary.cells.values()
     return _render(
         results,
-        report_data(report, colours),
+        report_data(report, colors),
         summary=summary,
         lead=_lead(results),
         tiles=_tiles(summary),
         cautions=[*results.notes, *summary.notes, *cautions(results)],
-        curves_hint="Mean over seeds; bands are 95 % bootstrap intervals, dotted lines the paper's "
-        "published scores where there are any.",
+        curves_hint="Lines are means over seeds, bands are 95 % bootstrap intervals, and dotted "
+        "lines are scores published in the paper.",
         environments=[_environment(env, summary, shown) for env in summary.scales],
-        colours=shown,
+        colors=shown,
         has_paper=any(cell.paper is not None for cell in cells),
         has_best_of=any(cell.best_of for cell in cells),
         matrix=_matrix(summary),
@@ -185,45 +187,43 @@ def render_report(report: Report) -> str:
 
 
 def _lead(results: Results) -> str:
-    def count(number: int, word: str) -> str:
-        return f"{number:,} {word}" + ("" if number == 1 else "s")
-
     parts = [
-        count(len(results.runs), "run"),
-        count(len(results.methods), "method"),
-        count(len(results.envs), "environment"),
-        count(len({run.seed for run in results.runs}), "seed"),
+        count_text(len(results.runs), "run"),
+        count_text(len(results.methods), "method"),
+        count_text(len(results.envs), "environment"),
+        count_text(len({run.seed for run in results.runs}), "seed"),
     ]
-    steps = sorted({run.config["steps"] for run in results.runs})
-    return " · ".join([*parts, f"{' and '.join(f'{each:,}' for each in steps[:3])} steps"])
+    budgets = [f"{steps:,}" for steps in sorted({run.config["steps"] for run in results.runs})]
+    steps = " and ".join(budgets) if len(budgets) < 3 else f"{budgets[0]} to {budgets[-1]}"
+    return " · ".join([*parts, f"{steps} steps"])
 
 
 def _tiles(summary: Summary) -> list[dict[str, str]]:
-    """The best method of each environment, in large type."""
+    """The best method of each environment, for the tiles at the top."""
     tiles = []
     for env in summary.scales:
         here = [cell for cell in summary.cells.values() if cell.env == env]
         best = max(here, key=lambda cell: cell.score.mean)
         low, high = best.score.interval
-        seeds = f"{len(best.seeds)} seed{'' if len(best.seeds) == 1 else 's'}"
-        known = f"{score_text(low)} to {score_text(high)} (95 %)" if math.isfinite(low) else seeds
+        seeds = count_text(len(best.seeds), "seed")
+        more = f"{score_text(low)} to {score_text(high)} (95 %)" if math.isfinite(low) else seeds
         tiles.append(
             {
                 "what": env,
                 "value": score_text(best.score.mean),
-                "detail": f"{'highest: ' if len(here) > 1 else ''}{best.method}",
-                "more": known,
+                "detail": f"{'best: ' if len(here) > 1 else ''}{best.method}",
+                "more": more,
             }
         )
     return tiles
 
 
-def _environment(env: str, summary: Summary, colours: dict[str, int]) -> dict[str, Any]:
+def _environment(env: str, summary: Summary, colors: dict[str, int]) -> dict[str, Any]:
     cells = [cell for cell in summary.cells.values() if cell.env == env]
     rows = [
         {
             "cell": cell,
-            "colour": colours[cell.method],
+            "color": colors[cell.method],
             "best": summary.best(env) == cell.method,
             "of_paper": ""
             if cell.paper is None or cell.paper <= 0
@@ -236,11 +236,11 @@ def _environment(env: str, summary: Summary, colours: dict[str, int]) -> dict[st
 
 
 def _reached(cell: Cell) -> dict[str, str]:
-    """Median steps to the threshold over the seeds, and how many seeds came there."""
-    arrived = sum(math.isfinite(steps) for steps in cell.reached)
+    """Median steps to the threshold over seeds, and how many seeds reached it."""
+    count = sum(math.isfinite(steps) for steps in cell.reached)
     median = cell.median_reached
     text = f"{median:,.0f}" if math.isfinite(median) else "–"
-    return {"reached": text, "reached_by": f"{arrived} of {len(cell.reached)} seeds"}
+    return {"reached": text, "reached_by": f"{count} of {len(cell.reached)} seeds"}
 
 
 def _matrix(summary: Summary) -> list[dict[str, Any]]:
@@ -256,16 +256,16 @@ def _matrix(summary: Summary) -> list[dict[str, Any]]:
 
 
 def render_run(run: RunResult, notes: list[str], title: str | None = None) -> str:
-    """The page of a single run: its learners, and the chief at work."""
+    """The page of a single run: its learners, and how the chief guided them."""
     lines = learner_lines(run)
     x = {name: compact(lines[name], 9) for name in ("steps", "updates", "seconds")}
     learners = [
-        {"name": f"learner {index}", "colour": index, "x": x, "width": 1.4,
+        {"name": f"learner {index}", "color": index, "x": x, "width": 1.4,
          "y": {"score": {"mean": compact(line)}}}
         for index, line in enumerate(lines["learners"])
     ]  # fmt: skip
     if not np.isnan(lines["champion"]).all():
-        champion = {"name": "champion", "colour": len(learners), "dash": "none", "x": x}
+        champion = {"name": "champion", "color": len(learners), "dash": "none", "x": x}
         champion["width"] = 2.8
         learners.append({**champion, "y": {"score": {"mean": compact(lines["champion"])}}})
     results = Results(title or run.name, [run])
@@ -276,20 +276,21 @@ def render_run(run: RunResult, notes: list[str], title: str | None = None) -> st
         {"what": "champion, fresh episodes", "value": score_text(last.get("champion_return")),
          "detail": "the learner that the chief would pick"},
         {"what": "population mean", "value": score_text(last["mean"]),
-         "detail": f"{run.num_learners} learner{'' if run.num_learners == 1 else 's'}"},
-        {"what": "time", "value": duration(last["seconds"]),
-         "detail": f"{last['step'] / max(last['seconds'], 1e-9):,.0f} steps a second"},
+         "detail": count_text(run.num_learners, "learner")},
+        {"what": "time", "value": duration_text(last["seconds"]),
+         "detail": f"{last['step'] / max(last['seconds'], 1e-9):,.0f} steps per second"},
     ]  # fmt: skip
-    unfinished = (
-        [] if run.complete else [f"not complete: {last['step']:,} of {run.config['steps']:,}"]
-    )
+    unfinished = []
+    if not run.complete:
+        steps = f"{last['step']:,} of {run.config['steps']:,} steps"
+        unfinished = [f"the run is not complete: evaluated at {steps}"]
     return _render(
         results,
         {"panels": [{"name": run.env, "series": learners}], "chief": chief_data([run])},
         summary=None,
-        lead=f"{last['step']:,} environment steps · {last['updates']:,} updates of all learners",
+        lead=f"{last['step']:,} environment steps · {last['updates']:,} updates over all learners",
         tiles=tiles,
         cautions=[*notes, *unfinished],
-        curves_hint="Mean return of each learner's noiseless episodes; the champion is the learner "
-        "that the chief would pick, on fresh episodes.",
+        curves_hint="Mean return of each learner over noiseless episodes. The champion is the "
+        "learner that the chief would pick, evaluated on fresh episodes.",
     )

@@ -1,7 +1,7 @@
-"""Run folders and study folders, read for statistics: what is whole is used, the rest is said.
+"""Read run folders and study folders. Intact runs are used; problems are reported.
 
-A study folder names its runs in `cells.json`; a list of run folders, or a folder that contains
-some, works as well and gets its labels from the runs' configurations.
+A study folder names its runs in `cells.json`. Other run folders, and folders that contain some,
+get their labels from the runs' configurations.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
 from p3s.errors import UserError
+from p3s.report.formatting import first_names
 from p3s.runs.records import read_config
 
 EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "seconds")
@@ -23,7 +24,7 @@ EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "secon
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run: what it was, and what it wrote."""
+    """One run: its configuration and its records."""
 
     path: Path
     method: str
@@ -46,18 +47,18 @@ class RunResult:
 
     @property
     def num_learners(self) -> int:
-        """How many policies the score is a maximum over."""
+        """The number of policies that the score is a maximum over."""
         return len(self.evaluations[-1]["learner_returns"]) if self.evaluations else 0
 
     @property
     def name(self) -> str:
-        """Method, environment and seed in a few words."""
+        """Method, environment and seed in one phrase."""
         return f"{self.method} on {self.env}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
 class Results:
-    """All runs of a report that have an evaluation, and what is wrong or missing."""
+    """All runs with at least one evaluation, notes on the others, and failures."""
 
     title: str
     runs: list[RunResult]
@@ -66,12 +67,12 @@ class Results:
 
     @property
     def methods(self) -> list[str]:
-        """Methods in the order in which they were given."""
+        """Methods in the order of their first runs."""
         return list(dict.fromkeys(run.method for run in self.runs))
 
     @property
     def envs(self) -> list[str]:
-        """Environments in the order in which they were given."""
+        """Environments in the order of their first runs."""
         return list(dict.fromkeys(run.env for run in self.runs))
 
     def select(self, method: str | None = None, env: str | None = None) -> list[RunResult]:
@@ -84,13 +85,13 @@ class Results:
 
 
 def method_label(config: dict[str, Any]) -> str:
-    """Scheme and algorithm, with the preset where it is not the usual one."""
+    """Scheme and algorithm, with the preset unless it is the default."""
     preset = "" if config["preset"] == "paper" else f" ({config['preset']})"
     return f"{config['scheme']}-{config['algorithm']}{preset}"
 
 
 def environment_label(config: dict[str, Any]) -> str:
-    """The environment's id, with its delay and the arguments that make it another task."""
+    """The environment's id, its delay, and its arguments beyond those that the id implies."""
     env = config["environment"]
     if env is None:
         return "custom"
@@ -100,8 +101,8 @@ def environment_label(config: dict[str, Any]) -> str:
     return ", ".join([env["id"], *(f"{key} {value}" for key, value in {**delay, **given}.items())])
 
 
-def read_whole_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, Any]], str | None]:
-    """The rows of a stream up to the first damaged one, and what is wrong with that."""
+def read_intact_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, Any]], str | None]:
+    """The rows of a stream before the first damaged one, and a note on the damage if any."""
     rows: list[dict[str, Any]] = []
     if not path.exists():
         return rows, None
@@ -111,24 +112,27 @@ def read_whole_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, A
             row = json.loads(line)
             missing = [key for key in needed if row.get(key) is None]
         except (ValueError, AttributeError):
-            return rows, f"line {number} of {path} is damaged: the {number - 1} before it are used"
+            return rows, f"{path}: line {number} is damaged, only the rows before it are used"
         if missing:
-            return rows, f"line {number} of {path} lacks {missing[0]}: the rows before it are used"
+            what = f"line {number} has no {missing[0]!r}"
+            return rows, f"{path}: {what}, only the rows before it are used"
         rows.append(row)
     return rows, None
 
 
 def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult, list[str]]:
-    """One run folder, and what is wrong with it; `cell` is its entry in cells.json."""
+    """A run folder and notes on its problems; `cell` is its entry in cells.json."""
     config, cell = read_config(path), cell or {}
     try:
         method, env, seed = method_label(config), environment_label(config), config["seed"]
         settings(config)
         int(config["steps"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise UserError(f"{path / 'config.json'} is not a run's configuration: {error}") from error
-    evaluations, trouble = read_whole_rows(path / "evaluations.jsonl", EVALUATION_KEYS)
-    lineage, lineage_trouble = read_whole_rows(path / "lineage.jsonl", ("step",))
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        file = path / "config.json"
+        raise UserError(f"{file} is not the configuration of a run: {reason}") from error
+    evaluations, evaluation_note = read_intact_rows(path / "evaluations.jsonl", EVALUATION_KEYS)
+    lineage, lineage_note = read_intact_rows(path / "lineage.jsonl", ("step",))
     run = RunResult(
         path=path,
         method=cell.get("method", method),
@@ -139,14 +143,14 @@ def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult,
         lineage=lineage,
         paper=cell.get("paper"),
     )
-    return run, [note for note in (trouble, lineage_trouble) if note is not None]
+    return run, [note for note in (evaluation_note, lineage_note) if note is not None]
 
 
 def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
-    """Everything under these paths: studies, runs, and folders that contain runs."""
+    """The results under these paths: study folders, run folders, and folders that contain runs."""
     paths = list(paths)
     if not paths:
-        raise UserError("give run folders, or a study's folder, to report on")
+        raise UserError("nothing to report on: give run folders or a study folder")
     results = Results(title or "", [])
     for path in paths:
         if (path / "cells.json").is_file():
@@ -156,10 +160,11 @@ def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
         elif path.is_dir():
             folders = sorted(file.parent for file in path.rglob("config.json"))
             if not folders:
-                raise UserError(f"{path} holds no run: no config.json in it or below it")
+                raise UserError(f"{path} holds no runs: found no config.json in it or below it")
             found = _read_folders(folders, path.resolve().name)
         else:
-            raise UserError(f"{path} is not a run, nor a folder with runs in it")
+            what = "is a file" if path.exists() else "does not exist"
+            raise UserError(f"{path} {what}: expected a run folder or a folder that contains runs")
         results = Results(
             results.title or found.title,
             results.runs + found.runs,
@@ -167,9 +172,9 @@ def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
             results.failures + found.failures,
         )
     if not results.runs:
-        reasons = "; ".join(results.notes) or "no run was started"
+        reasons = "; ".join(results.notes) or "no run has started"
         raise UserError(f"nothing to report: {reasons}")
-    return _one_run_a_seed(_tell_settings_apart(results))
+    return _keep_one_run_per_seed(_label_by_settings(results))
 
 
 def _read_study(folder: Path) -> Results:
@@ -189,7 +194,8 @@ def _read_study(folder: Path) -> Results:
         elif not (path / "config.json").exists():
             waiting.append(name)
     if waiting:
-        found.notes.append(f"{len(waiting)} of {len(cells)} runs have not begun: {listed(waiting)}")
+        count = f"{len(waiting)} of {len(cells)} runs"
+        found.notes.append(f"{count} have not started: {first_names(waiting)}")
     return found
 
 
@@ -210,7 +216,7 @@ def _read_folders(folders: list[Path], title: str) -> Results:
 
 
 def _add(found: Results, path: Path, cell: dict[str, Any] | None) -> RunResult | None:
-    """Read one more run; what cannot be read becomes a note."""
+    """Read a run and add it; a run that cannot be used becomes a note."""
     try:
         run, notes = read_run(path, cell)
     except UserError as error:
@@ -224,14 +230,8 @@ def _add(found: Results, path: Path, cell: dict[str, Any] | None) -> RunResult |
     return run
 
 
-def listed(names: list[str], most: int = 6) -> str:
-    """The first few of many names."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Every setting of a run by its dotted name, without seed and book-keeping."""
+    """Every setting of a run by its dotted name, without the seed and the provenance."""
     flat: dict[str, Any] = {"environment": environment_label(config)}
     flat |= {
         f"environment.{k}": v for k, v in (config["environment"] or {}).get("kwargs", {}).items()
@@ -244,8 +244,8 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _tell_settings_apart(results: Results) -> Results:
-    """Give runs of one method on one environment different names where their settings differ."""
+def _label_by_settings(results: Results) -> Results:
+    """Add settings to the labels of runs that would otherwise mix them in one method."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, run in enumerate(results.runs):
         groups[run.method, run.env].append(index)
@@ -260,15 +260,15 @@ def _tell_settings_apart(results: Results) -> Results:
         for index, flat in zip(indices, flats, strict=True):
             if names:
                 values = [f"{name.split('.')[1]} {flat.get(name, '–')}" for name in names]
-                label = f"{runs[index].method}, {listed(values, most=3)}"
+                label = f"{runs[index].method}, {first_names(values, most=3)}"
                 runs[index] = dataclasses.replace(runs[index], method=label)
     return dataclasses.replace(results, runs=runs)
 
 
-def _one_run_a_seed(results: Results) -> Results:
-    """Of several runs with one method, environment and seed keep the longest.
+def _keep_one_run_per_seed(results: Results) -> Results:
+    """Keep the longest of several runs with the same method, environment and seed.
 
-    They are the same random numbers twice: to count both would feign a replication.
+    They repeat the same random numbers, so counting both would fake a replication.
     """
     kept: dict[tuple[str, str, int], RunResult] = {}
     repeated: set[Path] = set()
@@ -279,7 +279,7 @@ def _one_run_a_seed(results: Results) -> Results:
             repeated.add(shorter.path)
         if key not in kept or run.last_step > kept[key].last_step:
             kept[key] = run
-    notes = [f"left out: {path} repeats a seed of a longer or equal run" for path in repeated]
+    notes = [f"left out: {path} repeats the seed of a run at least as long" for path in repeated]
     return dataclasses.replace(
         results, runs=list(kept.values()), notes=results.notes + sorted(notes)
     )

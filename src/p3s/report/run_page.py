@@ -1,4 +1,4 @@
-"""The page of one run, which every training leaves in its folder."""
+"""The page of a single run, written into its folder when training ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = "report.html"
 
 
 def write_run_page(path: Path, out: Path | None = None, title: str | None = None) -> Path:
-    """Write the page of a single run, into its folder unless told otherwise."""
+    """Write the page of a run, into its own folder unless `out` is given."""
     run, notes = read_run(path)
     if not run.evaluations:
         raise UserError(f"{path} has no evaluation yet")
@@ -24,7 +24,10 @@ def write_run_page(path: Path, out: Path | None = None, title: str | None = None
 
 
 def leave_run_page(path: Path) -> str:
-    """Write a run's page at its end, and say so; whatever goes wrong, the run itself is fine."""
+    """Write the page of a finished run and return one line about it.
+
+    No error may escape: the run itself is complete, whatever happens to its page.
+    """
     try:
         return f"report: {write_run_page(path)}"
     except Exception as error:

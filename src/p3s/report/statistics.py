@@ -1,10 +1,10 @@
-"""Statistics over seeds: estimates, and intervals that cover what they say.
+"""Statistics over seeds: estimates, and confidence intervals with the coverage they claim.
 
-Seeds are the replication unit. A sample is a list of strata, one array of seeds for each
-environment; seeds are drawn again within their environment only. Intervals of a mean are
-studentised (Efron and Tibshirani 1993, chapter 12.5); those of other statistics are percentile
-intervals widened for few seeds (Hesterberg 2015). The aggregates are those of
-Agarwal et al. 2021 ("Deep RL at the edge of the statistical precipice").
+Seeds are the unit of replication. A sample is a list of strata, one array of seeds per
+environment, and resampling stays within strata. The interval of a mean is a studentized bootstrap
+(Efron and Tibshirani 1993, chapter 12.5); intervals of other statistics are percentile intervals,
+widened for few seeds (Hesterberg 2015). The aggregates are those of Agarwal et al. 2021 ("Deep
+RL at the edge of the statistical precipice").
 
     for every resample b: draw n seeds with replacement in each stratum
         t_b = (mean_b - mean) / max(error_b, floor * error)
@@ -23,15 +23,15 @@ Strata = Sequence[np.ndarray]
 
 LEVEL = 0.95
 RESAMPLES = 10_000
-SMALLEST_ERROR = 0.4
-"""A resample's standard error counts at least this part of the sample's own. Without it a few
-seeds that are nearly alike make the interval as wide as one likes."""
-FEWEST_FREEDOM = 3
-"""Below so many degrees of freedom there is too little to draw again from: Student's t is used."""
+ERROR_FLOOR = 0.4
+"""Smallest standard error of a resample, as a fraction of the sample's own. Without this floor,
+resamples of a few nearly equal seeds can make the interval arbitrarily wide."""
+MIN_BOOTSTRAP_FREEDOM = 3
+"""With fewer degrees of freedom there is too little to resample: Student's t takes over."""
 
 
 class Interval(NamedTuple):
-    """A confidence interval; both ends are NaN where there is nothing to estimate it from."""
+    """A confidence interval; both ends are NaN where it cannot be estimated."""
 
     low: float
     high: float
@@ -42,7 +42,7 @@ UNKNOWN = Interval(np.nan, np.nan)
 
 # ---------------------------------------------------------------------- estimates
 #
-# The first four take seeds on the last axis, so that all resamples go through at once.
+# The first four take seeds on the last axis, so that one call handles all resamples.
 
 
 def mean(strata: Strata) -> np.ndarray:
@@ -51,19 +51,19 @@ def mean(strata: Strata) -> np.ndarray:
 
 
 def iqm(strata: Strata) -> np.ndarray:
-    """Interquartile mean: the mean of all runs without the lowest and the highest quarter."""
+    """Interquartile mean: the mean of all runs without the lowest and highest quarters."""
     ordered = np.sort(np.concatenate(strata, axis=-1), axis=-1)
     cut = ordered.shape[-1] // 4
     return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
 def optimality_gap(strata: Strata, target: float = 1.0) -> np.ndarray:
-    """How far runs fall short of a target on average, in parts of it; surplus does not count."""
+    """Mean shortfall of runs relative to a target; runs above the target count as 0."""
     return mean([np.maximum(0.0, 1.0 - stratum / target) for stratum in strata])
 
 
 def probability_of_improvement(ours: Strata, theirs: Strata) -> np.ndarray:
-    """P(a run of ours beats a run of theirs), ties half, averaged over environments."""
+    """P(a run of ours beats a run of theirs), ties counted as half, averaged over environments."""
     chances = []
     for mine, other in zip(ours, theirs, strict=True):
         difference = mine[..., :, None] - other[..., None, :]
@@ -77,7 +77,7 @@ def standard_deviation(values: np.ndarray) -> float:
 
 
 def expected_maximum(values: np.ndarray, count: int) -> float:
-    """Mean over all choices of `count` of the values of their maximum; NaN for too few values."""
+    """Mean maximum over all subsets of `count` values; NaN if there are fewer values."""
     if values.size < count:
         return np.nan
     ordered = np.sort(values)
@@ -86,43 +86,43 @@ def expected_maximum(values: np.ndarray, count: int) -> float:
 
 
 def area_under_curve(steps: np.ndarray, values: np.ndarray) -> float:
-    """Mean height of a learning curve between its first and last step (trapezoids)."""
+    """Mean height of a learning curve between its first and last step (trapezoidal rule)."""
     if len(steps) < 2:
         return float(values[-1])
     return float(np.trapezoid(values, steps) / (steps[-1] - steps[0]))
 
 
 def steps_to_threshold(steps: np.ndarray, values: np.ndarray, threshold: float) -> float:
-    """Step of the first evaluation at or above the threshold; infinity if there is none."""
+    """Step of the first evaluation at or above the threshold; infinity if none reaches it."""
     reached = np.flatnonzero(values >= threshold)
     return float(steps[reached[0]]) if reached.size else np.inf
 
 
 def performance_profile(strata: Strata, thresholds: np.ndarray) -> np.ndarray:
-    """For each threshold, the part of runs above it, averaged over environments."""
-    parts = [(stratum[:, None] > thresholds[None, :]).mean(axis=0) for stratum in strata]
-    return np.mean(parts, axis=0)
+    """The fraction of runs above each threshold, averaged over environments."""
+    fractions = [(stratum[:, None] > thresholds[None, :]).mean(axis=0) for stratum in strata]
+    return np.mean(fractions, axis=0)
 
 
 # ---------------------------------------------------------------------- intervals
 
 
 def student_quantile(probability: float, freedom: int) -> float:
-    """Quantile of Student's t."""
-    from scipy.special import stdtrit  # here: it would lengthen the start of every command
+    """Quantile of Student's t with `freedom` degrees of freedom."""
+    from scipy.special import stdtrit  # imported here to keep every command's startup short
 
     return float(stdtrit(freedom, probability))
 
 
 def _weights(seeds: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """How often each seed is drawn in each resample, in parts, (resamples, seeds)."""
+    """The share of each seed in each resample: (resamples, seeds)."""
     return rng.multinomial(seeds, np.full(seeds, 1.0 / seeds), size=resamples) / seeds
 
 
 def mean_interval(
     strata: Strata, rng: np.random.Generator, level: float = LEVEL, resamples: int = RESAMPLES
 ) -> Interval:
-    """Interval of the mean over environments of the mean over seeds."""
+    """Confidence interval of the mean over environments of the mean over seeds."""
     columns = [np.asarray(stratum, float)[:, None] for stratum in strata]
     low, high = mean_intervals(columns, rng, level, resamples)
     return Interval(float(low[0]), float(high[0]))
@@ -131,7 +131,7 @@ def mean_interval(
 def mean_intervals(
     strata: Strata, rng: np.random.Generator, level: float = LEVEL, resamples: int = RESAMPLES
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals of many means at once, strata (seeds, points): low and high, (points,)."""
+    """Intervals of many means at once, from strata (seeds, points): low and high, (points,)."""
     points = strata[0].shape[1]
     if min(len(stratum) for stratum in strata) < 2:
         return np.full(points, np.nan), np.full(points, np.nan)
@@ -140,29 +140,32 @@ def mean_intervals(
     error = np.sqrt(squared) / len(strata)
     tails = ((1 - level) / 2, (1 + level) / 2)
     freedom = sum(len(stratum) - 1 for stratum in strata)
-    if freedom < FEWEST_FREEDOM:
-        reach = student_quantile(tails[1], freedom) * error
-        return estimate - reach, estimate + reach
+    if freedom < MIN_BOOTSTRAP_FREEDOM:
+        half_width = student_quantile(tails[1], freedom) * error
+        return estimate - half_width, estimate + half_width
     drawn, drawn_squared = np.zeros((resamples, points)), np.zeros((resamples, points))
     for stratum in strata:
-        centred = stratum - stratum.mean(axis=0)
+        centered = stratum - stratum.mean(axis=0)
         weights = _weights(len(stratum), resamples, rng)
-        means = weights @ centred
+        means = weights @ centered
         drawn += means
-        drawn_squared += np.maximum(weights @ centred**2 - means**2, 0.0) / (len(stratum) - 1)
+        drawn_squared += np.maximum(weights @ centered**2 - means**2, 0.0) / (len(stratum) - 1)
     drawn_error = np.sqrt(drawn_squared) / len(strata)
-    smallest = np.where(error > 0, SMALLEST_ERROR * error, 1.0)
-    studentised = drawn / len(strata) / np.maximum(drawn_error, smallest)
-    lower, upper = np.quantile(studentised, tails, axis=0)
+    floor = np.where(error > 0, ERROR_FLOOR * error, 1.0)
+    studentized = drawn / len(strata) / np.maximum(drawn_error, floor)
+    lower, upper = np.quantile(studentized, tails, axis=0)
     return estimate - upper * error, estimate - lower * error
 
 
 def widened_tail(strata: Strata, level: float = LEVEL) -> float:
-    """Tail probability whose normal quantile is Student's for these seeds, and corrects n - 1."""
+    """Tail probability of a percentile interval, widened as Hesterberg 2015 does for few seeds.
+
+    Its normal quantile is Student's t times sqrt(n / (n - 1)), which undoes the bootstrap's bias.
+    """
     freedom = sum(len(stratum) - 1 for stratum in strata)
     seeds = np.mean([len(stratum) for stratum in strata])
-    reach = student_quantile((1 + level) / 2, freedom) * math.sqrt(seeds / (seeds - 1))
-    return 0.5 * math.erfc(reach / math.sqrt(2))
+    quantile = student_quantile((1 + level) / 2, freedom) * math.sqrt(seeds / (seeds - 1))
+    return 0.5 * math.erfc(quantile / math.sqrt(2))
 
 
 def percentile_interval(
@@ -172,7 +175,7 @@ def percentile_interval(
     level: float = LEVEL,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """Interval of any statistic that works on the last axis, from resamples of the seeds."""
+    """Percentile interval of any statistic that works on the last axis."""
     if min(len(stratum) for stratum in strata) < 2:
         return UNKNOWN
     drawn = [
@@ -187,7 +190,7 @@ def percentile_interval(
 def improvement_interval(
     ours: Strata, theirs: Strata, rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> Interval:
-    """Interval of the probability of improvement; both methods' seeds are drawn again."""
+    """Interval of the probability of improvement, from resamples of both methods' seeds."""
     count = len(ours)
     return percentile_interval(
         lambda drawn: probability_of_improvement(drawn[:count], drawn[count:]),

@@ -1,7 +1,7 @@
 """The numbers of a report: final performance, aggregates over environments, comparisons.
 
-Final performance of a run is the mean over its last evaluations (a tenth of them, ten at most) up
-to the step that all complete runs on its environment have reached.
+A run's final performance is the mean of its last evaluations (a tenth of them, at most ten) up to
+the step that all complete runs on its environment have reached.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import numpy as np
 
 from p3s.report import statistics
 from p3s.report.curves import MEASURES, series
-from p3s.report.results import Results, RunResult, listed
+from p3s.report.formatting import first_names
+from p3s.report.results import Results, RunResult
 from p3s.report.statistics import Interval
 
-THRESHOLD_PART = 0.8
-"""The threshold of 'steps to reach' lies so far from the lowest to the best score."""
+THRESHOLD_FRACTION = 0.8
+"""Where the threshold of "steps to threshold" lies between the lowest and the best score."""
 PROFILE_POINTS = 101
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One number over seeds."""
+    """One measure over seeds."""
 
     values: np.ndarray
     mean: float
@@ -42,7 +43,7 @@ class Cell:
     iqm: float
     area: Measured
     reached: list[float]
-    """Steps to the threshold of each seed; infinity for a seed that never reached it."""
+    """Steps to the threshold, per seed; infinity for a seed that never reached it."""
     num_learners: int
     paper: float | None
     best_of: dict[str, float] = field(default_factory=dict)
@@ -54,13 +55,13 @@ class Cell:
 
     @property
     def median_reached(self) -> float:
-        """Median over seeds of the steps to the threshold."""
+        """Median steps to the threshold over seeds."""
         return float(np.median(self.reached))
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is 0 and what is 1 when scores of several environments are put together."""
+    """The scores that become 0 and 1 when scores of several environments are combined."""
 
     env: str
     step: int
@@ -72,7 +73,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Aggregate:
-    """A method over all environments that it and the others have in common."""
+    """A method's normalized scores over the environments that all methods share."""
 
     method: str
     iqm: float
@@ -86,7 +87,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Improvement:
-    """How likely a run of one method beats a run of another."""
+    """The probability that a run of one method beats a run of another."""
 
     ours: str
     theirs: str
@@ -96,7 +97,7 @@ class Improvement:
 
 @dataclass(frozen=True)
 class Summary:
-    """Everything that a report says in numbers."""
+    """All numbers of a report."""
 
     scales: dict[str, Scale]
     cells: dict[tuple[str, str], Cell]
@@ -106,25 +107,25 @@ class Summary:
     notes: list[str]
 
     def best(self, env: str) -> str | None:
-        """The method with the highest mean score on an environment."""
+        """The method with the highest mean score on an environment; None if there is only one."""
         here = [cell for cell in self.cells.values() if cell.env == env]
         return max(here, key=lambda cell: cell.score.mean).method if len(here) > 1 else None
 
 
 def final_step(runs: list[RunResult]) -> int:
-    """The step that all complete runs have reached; of all runs if none is complete."""
+    """The step that all complete runs have reached, or all runs if none is complete."""
     return min(run.last_step for run in [run for run in runs if run.complete] or runs)
 
 
 def final_value(run: RunResult, key: str, step: float) -> float:
-    """Mean of the last evaluations up to a step; NaN if the run knows none of them."""
+    """Mean of the last evaluations up to a step; NaN if there are none."""
     values = series(run, key)[series(run, "step") <= step]
     last = values[-min(10, max(1, len(values) // 10)) :]
     return float(np.nanmean(last)) if last.size and not np.isnan(last).all() else np.nan
 
 
 def measure(values: np.ndarray, rng: np.random.Generator) -> Measured:
-    """Mean, deviation and interval over the seeds that have a value."""
+    """Mean, standard deviation and interval over the seeds that have a value."""
     values = values[~np.isnan(values)]
     if not values.size:
         return Measured(values, np.nan, np.nan, statistics.UNKNOWN)
@@ -133,18 +134,18 @@ def measure(values: np.ndarray, rng: np.random.Generator) -> Measured:
     return Measured(values, float(values.mean()), deviation, interval)
 
 
-def summarise(results: Results, rng: np.random.Generator) -> Summary:
-    """All numbers of a report."""
+def summarize(results: Results, rng: np.random.Generator) -> Summary:
+    """Compute all numbers of a report."""
     scales, cells, notes = {}, {}, []
     for env in results.envs:
         runs = results.select(env=env)
         step = final_step(runs)
         short = [run for run in runs if run.last_step < step]
         if short:
-            names = listed([f"{run.method} seed {run.seed} ({run.last_step:,})" for run in short])
+            names = [f"{run.method} seed {run.seed} ({run.last_step:,})" for run in short]
             notes.append(
-                f"{env}: final numbers are at {step:,} steps; runs that have not come so far are "
-                f"in the curves only: {names}"
+                f"{env}: final numbers are taken at {step:,} steps; runs that ended earlier "
+                f"appear in the curves only: {first_names(names)}"
             )
         reaching = [run for run in runs if run.last_step >= step]
         scales[env] = _scale(env, step, reaching)
@@ -164,11 +165,11 @@ def _scale(env: str, step: int, runs: list[RunResult]) -> Scale:
         float(np.mean([final_value(run, "score", step) for run in runs if run.method == method]))
         for method in methods
     )
-    threshold = lowest + THRESHOLD_PART * (best - lowest)
+    threshold = lowest + THRESHOLD_FRACTION * (best - lowest)
     published = [run.paper for run in runs if run.paper is not None]
     if published and max(published) > 0:
         return Scale(env, step, 0.0, max(published), "highest published score", threshold)
-    return Scale(env, step, lowest, best, "lowest and best score here", threshold)
+    return Scale(env, step, lowest, best, "lowest and best score of these runs", threshold)
 
 
 def _cell(runs: list[RunResult], scale: Scale, rng: np.random.Generator) -> Cell:
@@ -198,10 +199,10 @@ def _cell(runs: list[RunResult], scale: Scale, rng: np.random.Generator) -> Cell
 def _with_best_of(
     cells: dict[tuple[str, str], Cell], results: Results, scales: dict[str, Scale]
 ) -> dict[tuple[str, str], Cell]:
-    """Add to single-learner methods what the best of N independent runs of theirs scores.
+    """Add the expected best of N independent runs to the methods with one learner.
 
-    N is the largest population on the environment: `full` gives each single run the whole number
-    of steps, N times the budget of the population; `equal` an N-th of it, the same budget.
+    N is the largest population on the environment. `full` gives each run all steps, N times the
+    population's budget; `equal` gives it an N-th of the steps, the same budget.
     """
     added = dict(cells)
     for (method, env), cell in cells.items():
@@ -222,7 +223,7 @@ def _with_best_of(
     return added
 
 
-def _normalised(cell: Cell, scale: Scale) -> np.ndarray:
+def _normalized(cell: Cell, scale: Scale) -> np.ndarray:
     return (cell.score.values - scale.low) / (scale.high - scale.low)
 
 
@@ -233,23 +234,23 @@ def _over_environments(
     rng: np.random.Generator,
     notes: list[str],
 ) -> tuple[np.ndarray, list[Aggregate], list[Improvement]]:
-    """Aggregates on the environments where every method has runs."""
+    """Aggregates over the environments where every method has runs."""
     methods = [method for method in results.methods if any(key[0] == method for key in cells)]
     common = [
         env
         for env in results.envs
         if scales[env].high > scales[env].low and all((method, env) in cells for method in methods)
     ]
-    left = [env for env in results.envs if env not in common]
-    if left:
+    skipped = [env for env in results.envs if env not in common]
+    if skipped:
         notes.append(
-            "not in the numbers over all environments, because a method has no finished run "
-            f"there or scores do not differ: {listed(left)}"
+            "left out of the numbers over all environments, because a method has no finished run "
+            f"there or all scores are equal: {first_names(skipped)}"
         )
     if not common:
         return np.zeros(0), [], []
     strata = {
-        method: [_normalised(cells[method, env], scales[env]) for env in common]
+        method: [_normalized(cells[method, env], scales[env]) for env in common]
         for method in methods
     }
     everything = np.concatenate([np.concatenate(own) for own in strata.values()])

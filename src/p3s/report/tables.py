@@ -23,7 +23,7 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """A small table of text; `bold` holds (row, column) of the cells that stand out."""
+    """A small table of text; `bold` holds the (row, column) of cells in bold."""
 
     name: str
     header: list[str]
@@ -32,7 +32,7 @@ class Table:
 
 
 def escape_latex(text: str) -> str:
-    """Text that LaTeX prints as it stands."""
+    """Text escaped so that LaTeX prints it literally."""
     return "".join(LATEX.get(character, character) for character in text)
 
 
@@ -55,7 +55,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A table as LaTeX, for the package booktabs."""
+    """A table as LaTeX for the booktabs package."""
 
     def shown(text: str, row: int, column: int) -> str:
         text = escape_latex(text)
@@ -83,7 +83,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(header: list[str], rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV; numbers in full, nothing where there is none."""
+    """Rows as CSV with numbers in full precision; missing numbers are empty."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(header)
@@ -97,7 +97,7 @@ def _plain(value: object) -> object:
 
 
 def final_table(summary: Summary) -> Table:
-    """Environments by methods: mean ± sd of the score, the best of each environment bold."""
+    """Environments by methods: mean ± sd of the score, the best of each environment in bold."""
     methods = list(dict.fromkeys(method for method, _ in summary.cells))
     published = {cell.method for cell in summary.cells.values() if cell.paper is not None}
     header, rows, bold = ["Environment"], [], set()
@@ -164,7 +164,7 @@ FINAL_COLUMNS = [
 
 
 def final_rows(summary: Summary) -> list[list[object]]:
-    """Everything about final performance, for CSV."""
+    """One row per method and environment with every number about final performance, for CSV."""
     rows: list[list[object]] = []
     for (method, env), cell in summary.cells.items():
         scale, champion, average = (
@@ -183,7 +183,7 @@ def final_rows(summary: Summary) -> list[list[object]]:
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
-    """Write every table in every form; the paths written."""
+    """Write every table in every format and return the paths."""
     tables = [final_table(summary)]
     if summary.aggregates:
         tables.append(aggregate_table(summary))

@@ -2,43 +2,41 @@
 
 A checkpoint is a folder `step-<total steps>` with
 
-    state.safetensors   every array but the replay
-    environments.bin    states of the environment copies (pickled: private to the run)
+    state.safetensors   every array of every part but the replay's rows
     replay-<k>.bin      the filled rows of the replay, in segments
-    meta.json           counters, and size and checksum of every file above
+    meta.json           the parts' other values, and size and checksum of every file above
 
-It is written under a temporary name, brought to disk, and renamed. Segments of the replay that
+It is written under a temporary name, synced to disk, and renamed. Segments of the replay that
 have not changed since the checkpoint before are hard links to it, so that a checkpoint costs as
-much as was learned since, not as much as is remembered.
+much as was learned since, not as much as is remembered. Environment states are pickled bytes in
+the arrays: a checkpoint is private to its run.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save
 
 from p3s.errors import UserError
-from p3s.experience.replay import Replay
+from p3s.experience.replay import Ring
 
 KEPT = 2
 SEGMENT_ROWS = 1 << 14
 
 
-class Snapshot(NamedTuple):
-    """Everything of a run but the replay's rows."""
+FORMAT = 2
+"""Of checkpoints. 1: p3s 0.1, whose learners had other parts."""
 
-    arrays: dict[str, np.ndarray]
-    environments: list[bytes]
-    counters: dict[str, Any]
+Snapshot = dict[str, dict[str, Any]]
+"""For each part its values: arrays, or whatever JSON holds."""
 
 
 class Checkpoints:
@@ -48,28 +46,27 @@ class Checkpoints:
         self.folder, self._kept = folder, kept
         self._last: tuple[Path, dict[str, Any]] | None = None
 
-    def write(self, step: int, snapshot: Snapshot, replay: Replay) -> None:
+    def write(self, step: int, snapshot: Snapshot, ring: Ring | None) -> None:
         """Write a checkpoint and remove all but the last ones up to it.
 
-        Those of later steps are of a history that was left: damaged, or of another population.
+        Those of later steps belong to a history that was left: damaged, or another population's.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         final = self.folder / f"step-{step:012d}"
         temporary = self.folder / f".tmp-{final.name}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
+        arrays, values = _separate(snapshot)
         files = {
-            "state.safetensors": _write(
-                temporary / "state.safetensors", save(_contiguous(snapshot.arrays))
-            ),
-            "environments.bin": _write(
-                temporary / "environments.bin", pickle.dumps(snapshot.environments)
-            ),
-            **self._write_replay(temporary, replay),
+            "state.safetensors": _write(temporary / "state.safetensors", save(arrays)),
+            **({} if ring is None else self._write_ring(temporary, ring)),
         }
         meta = {
-            "counters": snapshot.counters,
-            "replay": {"num_added": replay.num_added, "capacity": replay.capacity},
+            "format": FORMAT,
+            "values": values,
+            "replay": None
+            if ring is None
+            else {"num_added": ring.num_added, "capacity": ring.capacity},
             "files": files,
         }
         _write(temporary / "meta.json", json.dumps(meta).encode())
@@ -84,28 +81,28 @@ class Checkpoints:
             shutil.rmtree(other, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Remove what a process that was killed had not finished writing."""
+        """Remove what a killed process had not finished writing."""
         for leftover in self.folder.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
 
-    def _write_replay(self, folder: Path, replay: Replay) -> dict[str, Any]:
+    def _write_ring(self, folder: Path, ring: Ring) -> dict[str, Any]:
         files = {}
-        for start in range(0, replay.size, SEGMENT_ROWS):
+        for start in range(0, ring.size, SEGMENT_ROWS):
             name = f"replay-{start // SEGMENT_ROWS:05d}.bin"
-            end = min(start + SEGMENT_ROWS, replay.size)
-            if self._last is not None and _unchanged(self._last[1], replay, start, end):
+            end = min(start + SEGMENT_ROWS, ring.size)
+            if self._last is not None and _unchanged(self._last[1], ring, start, end):
                 with suppress(OSError):  # not every file system has hard links
                     os.link(self._last[0] / name, folder / name)
                     files[name] = self._last[1]["files"][name]
                     continue
-            files[name] = _write(folder / name, replay.rows[start:end])
+            files[name] = _write(folder / name, ring.rows[start:end])
         return files
 
     def _complete(self) -> list[Path]:
         return sorted(self.folder.glob("step-*"))
 
-    def read(self, replay: Replay) -> tuple[Snapshot | None, list[str]]:
-        """The newest intact checkpoint, its rows put into `replay`; and what to tell the user.
+    def read(self, ring: Ring | None) -> tuple[Snapshot | None, list[str]]:
+        """The newest intact checkpoint, its rows put into the ring; and what to tell the user.
 
         None if there is no checkpoint at all; UserError if there are some but none is intact.
         """
@@ -114,43 +111,64 @@ class Checkpoints:
         for folder in reversed(folders):
             damage = _damage(folder)
             if damage is None:
-                return self._read(folder, replay), notes
+                return self._read(folder, ring), notes
             notes.append(f"checkpoint {folder.name} is damaged ({damage}): using the one before")
         if folders:
             raise UserError(f"no checkpoint in {self.folder} is intact: {'; '.join(notes)}")
         return None, notes
 
-    def _read(self, folder: Path, replay: Replay) -> Snapshot:
+    def _read(self, folder: Path, ring: Ring | None) -> Snapshot:
         meta = json.loads((folder / "meta.json").read_text())
-        if meta["replay"]["capacity"] != replay.capacity:
-            raise UserError(f"{folder} holds a replay of another size")
-        replay.num_added = meta["replay"]["num_added"]
-        for start in range(0, replay.size, SEGMENT_ROWS):
-            rows = replay.rows[start : min(start + SEGMENT_ROWS, replay.size)]
-            with (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").open("rb") as file:
-                file.readinto(rows.data)
+        if meta.get("format", 1) != FORMAT:
+            raise UserError(
+                f"{folder} was written by p3s 0.1: resume the run with that version "
+                "(its policy, records and report still open here)"
+            )
+        if ring is not None:
+            if meta["replay"]["capacity"] != ring.capacity:
+                raise UserError(f"{folder} holds a replay of another size")
+            ring.num_added = meta["replay"]["num_added"]
+            for start in range(0, ring.size, SEGMENT_ROWS):
+                rows = ring.rows[start : min(start + SEGMENT_ROWS, ring.size)]
+                with (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").open("rb") as file:
+                    file.readinto(rows.data)
         self._last = (folder, meta)
-        return Snapshot(
-            arrays=load_file(folder / "state.safetensors"),
-            environments=pickle.loads((folder / "environments.bin").read_bytes()),
-            counters=meta["counters"],
-        )
+        return _join(load_file(folder / "state.safetensors"), meta["values"])
 
 
-def _contiguous(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: np.asarray(array, order="C") for name, array in arrays.items()}
+def _separate(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], Snapshot]:
+    """Arrays by 'part/name', and everything else by part and name."""
+    arrays: dict[str, np.ndarray] = {}
+    values: Snapshot = {}
+    for part, own in snapshot.items():
+        values[part] = {}
+        for name, value in own.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"{part}/{name}"] = np.asarray(value, order="C")
+            else:
+                values[part][name] = value
+    return arrays, values
 
 
-def _unchanged(last: dict[str, Any], replay: Replay, start: int, end: int) -> bool:
+def _join(arrays: dict[str, np.ndarray], values: Snapshot) -> Snapshot:
+    """The inverse of `_separate`."""
+    snapshot = {part: dict(own) for part, own in values.items()}
+    for name, array in arrays.items():
+        part, _, own_name = name.partition("/")
+        snapshot[part][own_name] = array
+    return snapshot
+
+
+def _unchanged(last: dict[str, Any], ring: Ring, start: int, end: int) -> bool:
     """Whether rows start:end are the same as when the last checkpoint was written."""
     before = last["replay"]["num_added"]
     if before < end:
         return False
     # Rows written since then are before, ..., num_added - 1, modulo the capacity.
-    written = replay.num_added - before
-    first = before % replay.capacity
+    written = ring.num_added - before
+    first = before % ring.capacity
     touched_until = first + written
-    wraps_into = touched_until - replay.capacity
+    wraps_into = touched_until - ring.capacity
     touched = written > 0 and ((first < end and touched_until > start) or wraps_into > start)
     return not touched
 
@@ -175,7 +193,7 @@ def _damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
         meta = json.loads((folder / "meta.json").read_text())
-        files, _, _ = meta["files"], meta["counters"], meta["replay"]["num_added"]
+        files = meta["files"]
         if "state.safetensors" not in files:
             return "meta.json names no state"
     except (OSError, ValueError, KeyError, TypeError):

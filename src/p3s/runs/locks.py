@@ -1,21 +1,64 @@
-"""Locks on files that end with the process that holds them, however it ends."""
+"""Locks on files that end with the process that holds them, however it ends.
 
+POSIX     flock, shared or exclusive.
+Windows   byte ranges far beyond the end of the file, so that it stays readable: an exclusive lock
+          takes all of them, a shared one takes any that is free.
+"""
+
+# pyright: reportAttributeAccessIssue=false
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
+
+from p3s.errors import UserError
+
+_FIRST_BYTE = 1 << 30
+_NUM_SHARED = 64
+"""How many processes may share a lock on Windows."""
 
 
 def try_lock(path: Path, shared: bool = False) -> int | None:
     """An open file that holds the lock, or None if another process holds it.
 
-    A child that inherits the file holds the lock with it, as long as it lives.
+    On POSIX a child that inherits the file holds the lock with it, as long as it lives.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
+        locked = _lock(descriptor, shared)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    if not locked:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _lock(descriptor: int, shared: bool) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        return _lock_bytes(descriptor, shared)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_bytes(descriptor: int, shared: bool) -> bool:
+    try:
+        import msvcrt
+    except ImportError:
+        raise UserError("this Python cannot lock files: it has neither fcntl nor msvcrt") from None
+    starts, size = (range(_NUM_SHARED), 1) if shared else ((0,), _NUM_SHARED)
+    for start in starts:
+        os.lseek(descriptor, _FIRST_BYTE + start, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, size)
+        except OSError:
+            continue
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+    return False

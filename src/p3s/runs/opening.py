@@ -10,14 +10,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from p3s.runs.checkpoints import Checkpoints
 from p3s.config import Config
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.plugins import import_module
-from p3s.runs.records import RunFolder, is_complete, read_config
-from p3s.runs.provenance import provenance
+from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import write_text
+from p3s.runs.provenance import provenance
+from p3s.runs.records import RunFolder, is_complete, read_config
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
@@ -43,7 +43,7 @@ def default_folder(config: Config) -> Path:
 def begin(
     config: Config, out: Path | None, make: MakeEnv | None = None, tensorboard: bool = False
 ) -> Training:
-    """A new run: nothing is written before everything that can be checked was checked."""
+    """A new run; nothing is written before everything has been checked."""
     path = default_folder(config) if out is None else out
     if (path / "config.json").exists():
         raise UserError(f"{path} holds a run already: continue it with 'p3s resume {path}'")
@@ -61,7 +61,7 @@ def begin(
 
 
 def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
-    """A run at its newest intact checkpoint, ready to go on; and what to tell the user."""
+    """A run at its newest intact checkpoint, ready to continue; and what to tell the user."""
     record = read_config(path)
     config = _config(record, path)
     if steps is not None:
@@ -73,7 +73,7 @@ def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
         training = Training(config, env_maker(config))
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, record["steps"]):
-            raise UserError(f"{path} is complete and its checkpoints are gone: it cannot go on")
+            raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")
         if steps is not None and steps < training.total_steps:
             raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")
         training.attach(folder)
@@ -87,7 +87,8 @@ def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
 
 def restore(training: Training, path: Path) -> list[str]:
     """Put a training into the state of a run's newest intact checkpoint."""
-    snapshot, notes = Checkpoints(path / "checkpoints").read(training.replay)
+    ring = getattr(training.experience, "ring", None)
+    snapshot, notes = Checkpoints(path / "checkpoints").read(ring)
     if snapshot is None:
         notes.append("no checkpoint yet: starting from the beginning")
     else:

@@ -1,10 +1,10 @@
 """The run folder: what was run, and what happened, as append-only JSON lines.
 
     config.json        resolved configuration, versions, machine
-    metrics.jsonl      losses and training episodes, a row every log_period steps
-    evaluations.jsonl  a row an evaluation
-    lineage.jsonl      a row a period: what the chief saw and did
-    checkpoints/       see checkpoint.py
+    metrics.jsonl      losses and training episodes, one row every log_period steps
+    evaluations.jsonl  one row per evaluation
+    lineage.jsonl      one row per period: what the chief saw and did
+    checkpoints/       see checkpoints.py
     policy.safetensors the best learner's policy
     report.html        a page to look at, see report/
     .lock              held by the process that trains the run
@@ -18,22 +18,52 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from p3s.errors import UserError
+from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.locks import try_lock
 from p3s.runs.loggers import tensorboard_scalars, tensorboard_writer
+
+if TYPE_CHECKING:
+    from p3s.train import Training
 
 STREAMS = ("metrics", "evaluations", "lineage")
 TAIL_BYTES = 1 << 14
 """How much of a record is read to find its last row; more if the row is longer."""
 
 
-class RunFolder:
+class NoFolder:
+    """The folder of a run that writes nothing."""
+
+    def __init__(self) -> None:
+        self._positions: dict[str, int] = {}
+
+    def append(self, stream: str, row: dict[str, Any]) -> None:
+        """Write one row."""
+
+    def checkpoint(self, training: Training) -> None:
+        """Write a checkpoint and the best policy."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """How long each stream is, in bytes."""
+        return self._positions
+
+    def resume(self, values: dict[str, Any]) -> None:
+        """Remember how long each stream was at the checkpoint."""
+        self._positions = values
+
+    def close(self) -> None:
+        """Close all files."""
+
+
+class RunFolder(NoFolder):
     """A folder that one run writes to."""
 
     def __init__(self, path: Path, tensorboard: bool = False) -> None:
+        super().__init__()
         self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
         self._files: dict[str, IO[str]] = {}
         self._lock: int | None = None
         self._make_writer = tensorboard_writer() if tensorboard else None
@@ -47,6 +77,7 @@ class RunFolder:
 
     def open(self, positions: dict[str, int], step: int) -> None:
         """Open the streams for appending, cut back to where they were at a checkpoint's step."""
+        self.checkpoints.remove_leftovers()
         if self._make_writer is not None:
             folder = str(self.path / "tensorboard")
             self._tensorboard = self._make_writer(folder, purge_step=step + 1 if step else None)
@@ -56,28 +87,31 @@ class RunFolder:
             if file.tell() < positions.get(stream, 0):
                 raise UserError(
                     f"{self.path / stream}.jsonl is shorter than at the checkpoint: "
-                    "rows were lost, so the run cannot go on"
+                    "rows were lost, so the run cannot continue"
                 )
             file.truncate(positions.get(stream, 0))
             file.seek(0, os.SEEK_END)
 
     def append(self, stream: str, row: dict[str, Any]) -> None:
-        """Write one row, so that it is on disk before the run goes on."""
+        """Write one row, so that it is on disk before the run continues."""
         self._files[stream].write(to_json_line(row))
         self._files[stream].flush()
         if self._tensorboard is not None:
             for tag, value in tensorboard_scalars(stream, row).items():
                 self._tensorboard.add_scalar(tag, value, row["step"])
 
-    def positions(self) -> dict[str, int]:
-        """How long each stream is, in bytes."""
+    def checkpoint(self, training: Training) -> None:
+        training.policy().save(self.path / "policy.safetensors")
+        ring = getattr(training.experience, "ring", None)
+        self.checkpoints.write(training.total_steps, training.snapshot(), ring)
+
+    def snapshot(self) -> dict[str, Any]:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
         return {stream: file.tell() for stream, file in self._files.items()}
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files.values():
             file.close()
         if self._tensorboard is not None:
@@ -88,7 +122,7 @@ class RunFolder:
 
 
 def to_json_line(row: dict[str, Any]) -> str:
-    """One line of strict JSON; numbers that JSON has not become null."""
+    """One line of strict JSON; non-finite numbers become null."""
     return json.dumps(_strict(row), allow_nan=False) + "\n"
 
 

@@ -10,12 +10,24 @@ from p3s.schemes.erl import ERL
 from p3s.schemes.p3s import P3S
 from p3s.schemes.pbt import PBT
 from p3s.schemes.resetting import Resetting
+from p3s.schemes.rollout import OnPolicyRollout
 from p3s.schemes.sharing import Sharing
 from p3s.schemes.single import Single
 
 SCHEMES: dict[str, type[Scheme]] = {
     scheme.name: scheme
-    for scheme in (P3S, Sharing, Resetting, Distributed, Center, CEM, ERL, PBT, Single)
+    for scheme in (
+        P3S,
+        Sharing,
+        Resetting,
+        Distributed,
+        Center,
+        CEM,
+        ERL,
+        PBT,
+        Single,
+        OnPolicyRollout,
+    )
 }
 
 ALIASES = {"eso": "sharing", "re": "resetting", "drl": "distributed"}
@@ -39,6 +51,7 @@ __all__ = [
     "SCHEMES",
     "Center",
     "Distributed",
+    "OnPolicyRollout",
     "Resetting",
     "Scheme",
     "Sharing",

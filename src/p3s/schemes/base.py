@@ -4,8 +4,9 @@ A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its 
 NamedTuple of arrays; `stacked` names the fields with a leading learner axis. `extra_champions`
 names policies that are evaluated beside the learners' own without counting for the score.
 
-    StepScheme      N learners act and learn at every step       `sharing.py` is the plainest
-    EpisodeScheme   whole episodes, then the chief, then learning  `cem.py`, `erl.py`
+    StepScheme      N learners act and learn at every step           `sharing.py` is the plainest
+    EpisodeScheme   whole episodes, then the chief, then learning    `cem.py`, `erl.py`
+    rollout.py      one on-policy learner
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import numpy as np
 from p3s import chief
 from p3s.algorithms import Algorithm
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.learning.learners import act, init_learners, pick, update_learners
+from p3s.field_types import Count, CountOrZero
+from p3s.learning.learners import act, init_learners, update_learners
 from p3s.learning.rhythm import EveryStep, Rhythm, WholeEpisodes
+from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -39,19 +42,13 @@ class Scheme:
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
     paper_name: ClassVar[str] = ""
     extra_champions: ClassVar[tuple[str, ...]] = ()
+    num_learners: int
+    """Learners, or policies, of the population."""
 
     algorithm: Algorithm
-    num_learners: int = 4
-    """Learners, each with its own environment copy (N)."""
-    initial_steps: int = 250
-    """Own step of the first update (T_initial)."""
 
     def problem(self) -> str | None:
-        """What is wrong with the field values, or None."""
-        if self.num_learners < 1:
-            return f"num_learners must be at least 1, not {self.num_learners}"
-        if self.initial_steps < 0:
-            return f"initial_steps must be at least 0, not {self.initial_steps}"
+        """What is wrong with the fields taken together, or None; bounds are in their types."""
         return self.algorithm.problem()
 
     def rhythm(self) -> Rhythm:
@@ -70,12 +67,17 @@ class Scheme:
 
     @property
     def num_trained(self) -> int:
-        """Learners that one update trains, each on a minibatch of its own."""
+        """Learners that one update trains, each on its own minibatch."""
         return self.num_learners
 
     @property
     def random_steps(self) -> int:
         """Own steps with uniformly random actions."""
+        return 0
+
+    @property
+    def first_update(self) -> int:
+        """Total environment steps before anything is learned."""
         return 0
 
     def counts(self, first_step: int) -> bool:
@@ -104,7 +106,7 @@ class Scheme:
         return self.policies(state)
 
     def best(self, recent_returns: np.ndarray) -> int | None:
-        """Which of the champions the chief would pick; None if no episode is finished yet."""
+        """Which of the champions the chief would pick; None before the first finished episode."""
         return chief.best_learner(recent_returns)
 
     def acting(self, state: Any) -> Any:
@@ -115,26 +117,16 @@ class Scheme:
         """An exploring action in every environment copy; pure, to be compiled."""
         return act(self.algorithm, acting, observations, key, step, explore=True)
 
-    def unguided(self, state: Any) -> Guide:
-        """A pull of weight 0 on every learner."""
-        nothing = jnp.zeros(self.num_trained, jnp.float32)
-        return Guide(pick(self.policies(state), 0), nothing)
-
-    def learn(
-        self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[Any, Metrics]:
+    def learn(self, state: Any, batches: Any, key: jax.Array, with_policy: bool) -> Any:
         """One update of every learner on its own minibatch; pure, to be compiled."""
-        learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, self.unguided(state), key, with_policy
-        )
-        return state._replace(learners=learners), metrics
+        raise NotImplementedError
 
     def review(
         self,
         state: Any,
         recent_returns: np.ndarray,
         observations: np.ndarray,
-        draw: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[Any, dict[str, Any]]:
         """The chief's work at the end of a period, and what to write into the lineage."""
         return state, {"best": self.best(recent_returns)}
@@ -148,28 +140,24 @@ class Scheme:
 class StepScheme(Scheme):
     """Base of the schemes in which N learners share one replay and learn at every step."""
 
-    review_period: int = 250
-    """Own steps of a learner between two looks of the chief (M)."""
-    recent_episodes: int = 10
+    num_learners: Count = 4
+    """Learners, each with its own environment copy (N)."""
+    initial_steps: CountOrZero = 250
+    """Own step of the first update (T_initial)."""
+    review_period: Count = 250
+    """Own steps of a learner between two reviews by the chief (M)."""
+    recent_episodes: Count = 10
     """Training returns that the chief looks at, per learner (E_r)."""
     skip_random_episodes: bool = False
     """Ignore the returns of episodes in which actions were uniformly random."""
-    updates_per_step: int | Literal["N"] = 1
-    """Updates of each learner per own environment step: 1 (paper); N, as many as there are
-    learners (authors)."""
+    updates_per_step: Count | Literal["N"] = 1
+    """Updates of each learner per own environment step: 1 (paper), or N, the number of
+    environment copies (authors), which makes one per environment step as in a single learner."""
     random_until: Literal["initial_steps", "next_thousand"] = "initial_steps"
     """Actions are uniformly random until T_initial (paper), or until the next multiple of 1000
     own steps after it (authors)."""
     learners_start: Literal["identical", "independent"] = "identical"
     """All learners start with the same parameters (paper), or each with its own (authors)."""
-
-    def problem(self) -> str | None:
-        for field in ("review_period", "recent_episodes"):
-            if getattr(self, field) < 1:
-                return f"{field} must be at least 1, not {getattr(self, field)}"
-        if self.updates_per_step != "N" and self.updates_per_step < 1:
-            return f"updates_per_step must be at least 1 or N, not {self.updates_per_step}"
-        return super().problem()
 
     def rhythm(self) -> Rhythm:
         return EveryStep(self.num_envs, self.initial_steps, self.num_updates, self.review_period)
@@ -181,13 +169,17 @@ class StepScheme(Scheme):
     @property
     def num_updates(self) -> int:
         """Updates of each learner after one step of each."""
-        return self.num_learners if self.updates_per_step == "N" else self.updates_per_step
+        return self.num_envs if self.updates_per_step == "N" else self.updates_per_step
 
     @property
     def random_steps(self) -> int:
         if self.random_until == "next_thousand":
             return 1000 * -(-self.initial_steps // 1000)
         return max(0, self.initial_steps - 1)
+
+    @property
+    def first_update(self) -> int:
+        return self.initial_steps * self.num_envs
 
     def counts(self, first_step: int) -> bool:
         return not self.skip_random_episodes or first_step > self.random_steps
@@ -200,21 +192,34 @@ class StepScheme(Scheme):
         identical = self.learners_start == "identical"
         return init_learners(self.algorithm, key, spec, self.num_trained, identical)
 
+    def guide(self, state: Any) -> Guide:
+        """The policy that pulls, and its pull on each learner; nobody is pulled by default."""
+        nothing = jnp.zeros(self.num_trained, jnp.float32)
+        return Guide(pick(self.policies(state), 0), nothing)
+
+    def learn(
+        self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[Any, Metrics]:
+        learners, metrics = update_learners(
+            self.algorithm, state.learners, batches, self.guide(state), key, with_policy
+        )
+        return state._replace(learners=learners), metrics
+
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeScheme(Scheme):
     """Base of the schemes that evolve policies by the returns of whole episodes."""
 
-    num_learners: int = 10
+    num_learners: Count = 10
     """Policies in the population, each with its own environment copy (N)."""
-    episodes_per_round: int = 1
+    initial_steps: CountOrZero = 0
+    """Own steps before the first update."""
+    episodes_per_round: Count = 1
     """Noiseless episodes by which a policy is judged, in every round."""
 
     def problem(self) -> str | None:
         if self.num_learners < 2:
-            return f"scheme {self.name} needs a population of two at least, not {self.num_learners}"
-        if self.episodes_per_round < 1:
-            return f"episodes_per_round must be at least 1, not {self.episodes_per_round}"
+            return f"scheme {self.name} needs a population of at least 2, not {self.num_learners}"
         if not self.algorithm.has_own_policy:
             return (
                 f"scheme {self.name} evolves policies beside a value function, and "
@@ -223,8 +228,7 @@ class EpisodeScheme(Scheme):
         return super().problem()
 
     def rhythm(self) -> Rhythm:
-        before = self.initial_steps * self.num_envs
-        return WholeEpisodes(self.round_episodes, before, self.updates_per_step)
+        return WholeEpisodes(self.round_episodes, self.first_update, self.updates_per_step)
 
     @property
     def round_episodes(self) -> np.ndarray:
@@ -234,6 +238,10 @@ class EpisodeScheme(Scheme):
     @property
     def num_recent(self) -> int:
         return self.episodes_per_round
+
+    @property
+    def first_update(self) -> int:
+        return self.initial_steps * self.num_envs
 
     @property
     def updates_per_step(self) -> int:

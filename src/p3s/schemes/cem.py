@@ -7,14 +7,15 @@
         3. every policy plays `episodes_per_round` noiseless episodes; all go into the replay
         4. mean and variance are taken from the best half
 
-The run is judged by the mean. Two sets of values of the same fields: `paper` is the plain form
-that Appendix D describes, `authors` is the CEM-RL code that its numbers come from: mirrored
-samples, log weights, a variance about the old mean divided by the number of elites, damping, and
-value steps before policy steps.
+The run is judged by the mean. The presets are two sets of values of the same fields: `paper` is
+the plain form that Appendix D describes, `authors` is the CEM-RL code that its numbers come from:
+mirrored samples, log weights, a variance about the old mean divided by the number of elites,
+damping, and value steps before policy steps. The distribution is over trained leaves; carried
+leaves come from the best policy of a round.
 
 Differs from that code in: the selected policies step together as one program, after all value
-steps, where the code goes through them one by one; value targets take the selected policies in
-turn, not one after the other; the networks and the value loss are those of the base algorithm.
+steps, where the code trains them one by one; value targets use the selected policies in turn, not
+one after the other; the networks and the value loss are those of the base algorithm.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.errors import UserError
-from p3s.learning.learners import act, pick
+from p3s.field_types import Count, CountOrZero, NonNegative, Share
+from p3s.learning.learners import act
 from p3s.schemes.base import EpisodeScheme
+from p3s.trees import merge, pick, trained
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -62,7 +65,8 @@ def fit(
 ) -> tuple[Params, Params]:
     """Mean and variance of the elites (stacked, best first), and damping added to the variance.
 
-    plain: about their own mean. cem_rl: about the old mean, over the number of elites.
+    plain: about their own mean. cem_rl: about the old mean, over the number of elites. All of
+    them trained leaves only.
     """
     new_mean = jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), elites)
     about = new_mean if estimate == "plain" else mean
@@ -78,8 +82,11 @@ def fit(
 def draw_policies(
     key: jax.Array, mean: Params, variance: Params, count: int, mirrored: bool
 ) -> Params:
-    """`count` stacked draws of the distribution; mirrored: the second half mirrors the first."""
-    leaves, structure = jax.tree.flatten(mean)
+    """`count` stacked draws of the distribution; mirrored: the second half mirrors the first.
+
+    Trained leaves are drawn; every policy carries what the mean does.
+    """
+    leaves, structure = jax.tree.flatten(trained(mean))
     leaf_keys = jax.random.split(key, len(leaves))
 
     def draw(leaf_key: jax.Array, center: jax.Array, spread: jax.Array) -> jax.Array:
@@ -89,7 +96,8 @@ def draw_policies(
         return center + jnp.sqrt(spread) * noise
 
     drawn = [draw(*each) for each in zip(leaf_keys, leaves, jax.tree.leaves(variance), strict=True)]
-    return jax.tree.unflatten(structure, drawn)
+    carried = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), mean)
+    return merge(jax.tree.unflatten(structure, drawn), carried)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +108,11 @@ class CEM(EpisodeScheme):
     paper_name: ClassVar[str] = "CEM-TD3 (Appendix D)"
     stacked: ClassVar[tuple[str, ...]] = ("selected", "optimizers")
 
-    initial_steps: int = 1000
+    initial_steps: CountOrZero = 1000
     """Own steps before the first update."""
-    num_selected: int | Literal["half"] = "half"
+    num_selected: Count | Literal["half"] = "half"
     """Policies of a round that take gradient steps."""
-    num_elites: int | Literal["half"] = "half"
+    num_elites: Count | Literal["half"] = "half"
     """Best policies of a round that the next distribution is made of."""
     selection: Literal["random", "first"] = "random"
     """Which policies take gradient steps: random ones (paper), or the first drawn, whose mirror
@@ -118,27 +126,19 @@ class CEM(EpisodeScheme):
     (authors)."""
     update_order: Literal["together", "values_first"] = "together"
     """Value and policy steps alternate (paper), or all value steps come first (authors)."""
-    initial_variance: float = 1e-3
+    initial_variance: NonNegative = 1e-3
     """Variance of every parameter at the start."""
-    damping: float = 0.0
+    damping: NonNegative = 0.0
     """What is added to the variance, at the start: nothing (paper), 1e-3 (authors)."""
-    final_damping: float = 0.0
+    final_damping: NonNegative = 0.0
     """What is added to the variance in the end: nothing (paper), 1e-5 (authors)."""
-    damping_decay: float = 0.95
+    damping_decay: Share = 0.95
     """Share of the damping's excess over its end that is left after a round."""
 
     def problem(self) -> str | None:
         for field, count in (("num_selected", self._selected), ("num_elites", self._elites)):
-            if not 1 <= count <= self.num_learners:
-                return (
-                    f"{field} must be at least 1 and at most the population, "
-                    f"{self.num_learners}, not {getattr(self, field)}"
-                )
-        for field in ("initial_variance", "damping", "final_damping"):
-            if getattr(self, field) < 0:
-                return f"{field} must be at least 0, not {getattr(self, field)}"
-        if not 0 <= self.damping_decay <= 1:
-            return f"damping_decay must be between 0 and 1, not {self.damping_decay}"
+            if count > self.num_learners:
+                return f"{field} must be at most the population, {self.num_learners}, not {count}"
         return super().problem()
 
     @property
@@ -166,13 +166,15 @@ class CEM(EpisodeScheme):
 
     def init(self, key: jax.Array, spec: EnvSpec) -> CEMState:
         critic = self.algorithm.init(jax.random.fold_in(key, 0), spec)
-        if "policy_optimizer" not in critic.extra:
+        if "policy" not in critic.optimizers:
             raise UserError(
-                f"scheme cem gives each policy its own optimiser: {self.algorithm.name} must keep "
-                "it in extra['policy_optimizer']"
+                f"scheme cem gives each policy its own optimizer: {self.algorithm.name} must keep "
+                "it in optimizers['policy']"
             )
         mean = self.algorithm.policy_of(critic)
-        variance = jax.tree.map(lambda leaf: jnp.full_like(leaf, self.initial_variance), mean)
+        variance = jax.tree.map(
+            lambda leaf: jnp.full_like(leaf, self.initial_variance), trained(mean)
+        )
         return self._next_round(
             jax.random.fold_in(key, 1),
             np.arange(self.num_learners),
@@ -191,13 +193,13 @@ class CEM(EpisodeScheme):
     def _next_round(
         self, key: jax.Array, order: jax.Array | np.ndarray, state: CEMState
     ) -> CEMState:
-        """New policies, those that take gradient steps first, with fresh optimisers."""
+        """New policies, those that take gradient steps first, with fresh optimizers."""
         mirrored = self.sampling == "mirrored"
         drawn = draw_policies(key, state.mean, state.variance, self.num_learners, mirrored)
         selected, others = order[: self._selected], order[self._selected :]
         fresh = jax.tree.map(
             lambda leaf: jnp.zeros((self._selected, *leaf.shape), leaf.dtype),
-            state.critic.extra["policy_optimizer"],
+            state.critic.optimizers["policy"],
         )
         return state._replace(
             selected=pick(drawn, selected), others=pick(drawn, others), optimizers=fresh
@@ -244,8 +246,8 @@ class CEM(EpisodeScheme):
         """One step of the value functions, whose targets follow one of the selected policies."""
         policy = pick(state.selected, state.turn % self._selected)
         critic = self.algorithm.with_policy(state.critic, policy)
-        if "target_policy" in critic.extra:
-            critic = critic._replace(extra={**critic.extra, "target_policy": policy})
+        if "policy" in critic.targets:
+            critic = critic._replace(targets={**critic.targets, "policy": policy})
         critic, metrics = self.algorithm.value_step(critic, batch, key)
         critic = self.algorithm.follow_targets(critic)
         return state._replace(critic=critic, turn=state.turn + 1), metrics
@@ -255,30 +257,26 @@ class CEM(EpisodeScheme):
     ) -> tuple[CEMState, Metrics]:
         """One step of every selected policy on the common value functions, as one program.
 
-        What else a policy step moves, like SAC's temperature, moves as the first one's does.
+        What else a policy step moves, like SAC's temperature, is taken from the first one.
         """
 
         def step(
             policy: Params, optimizer: Any, batch: Transition, step_key: jax.Array
         ) -> tuple[Learner, Metrics]:
             learner = self.algorithm.with_policy(state.critic, policy)
-            learner = learner._replace(extra={**learner.extra, "policy_optimizer": optimizer})
+            learner = learner._replace(optimizers={**learner.optimizers, "policy": optimizer})
             return self.algorithm.policy_step(
                 learner, batch, Guide(policy, jnp.float32(0.0)), step_key
             )
 
         step_keys = keys.per_learner(key, self._selected)
         learners, metrics = jax.vmap(step)(state.selected, state.optimizers, batches, step_keys)
-        extra = {
-            name: value
-            if name.startswith("target_") or name == "policy_optimizer"
-            else pick(learners.extra[name], 0)
-            for name, value in state.critic.extra.items()
-        }
+        first = pick(learners, 0)
+        optimizers = {**first.optimizers, "policy": state.critic.optimizers["policy"]}
         state = state._replace(
             selected=self.algorithm.policy_of(learners),
-            optimizers=learners.extra["policy_optimizer"],
-            critic=state.critic._replace(extra=extra),
+            optimizers=learners.optimizers["policy"],
+            critic=state.critic._replace(optimizers=optimizers, extra=first.extra),
         )
         return state, metrics
 
@@ -289,9 +287,12 @@ class CEM(EpisodeScheme):
         """The distribution of the elites, and the policies of the next round."""
         weights = elite_weights(self.elite_weights, self._elites)
         best = pick(self.policies(state), elites)
-        mean, variance = fit(state.mean, best, weights, self.variance_estimate, state.damping)
+        mean, variance = fit(
+            trained(state.mean), trained(best), weights, self.variance_estimate, state.damping
+        )
         excess = state.damping - self.final_damping
         damping = self.final_damping + self.damping_decay * excess
+        mean = merge(mean, pick(best, 0))
         state = state._replace(mean=mean, variance=variance, damping=damping)
         return self._next_round(key, order, state)
 
@@ -300,14 +301,14 @@ class CEM(EpisodeScheme):
         state: CEMState,
         recent_returns: np.ndarray,
         observations: np.ndarray,
-        draw: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[CEMState, dict[str, Any]]:
         returns = chief.mean_returns(recent_returns)
         elites = np.argsort(-returns, kind="stable")[: self._elites]
         order = np.arange(self.num_learners)
         if self.selection == "random":
-            order = draw.permutation(self.num_learners)
-        key = jax.random.key(int(draw.integers(2**31)))
+            order = rng.permutation(self.num_learners)
+        key = jax.random.key(int(rng.integers(2**31)))
         state = self._evolve(state, elites, order, key)
         variances = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.variance)])
         return state, {

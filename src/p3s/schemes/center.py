@@ -1,11 +1,12 @@
-"""Center (Appendix E): N policies pulled to a centre policy that follows them.
+"""Center (Appendix E): N policies pulled to a center policy that follows them.
 
     every step:  learner i minimises L(phi_i) + beta D(pi_i, pi_c)
-    every M own steps: one gradient step of the centre on beta sum_i D(pi_i, pi_c)
+    every M own steps: one gradient step of the center on beta sum_i D(pi_i, pi_c)
 
 Unlike in P3S every learner is pulled, beta is fixed, and the guide is trained, not chosen. The
-centre starts as learner 0 does and is evaluated beside the learners (`center_returns`), without
-counting for the score. Its optimiser, which the text does not name, is Adam.
+center starts as learner 0 does and is evaluated beside the learners (`center_returns`), without
+counting for the score. Its optimizer, which the text does not name, is Adam. It never sees a
+minibatch in training mode, so its carried leaves are those of learner 0.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ import numpy as np
 import optax
 
 from p3s.algorithms import Algorithm
-from p3s.learning.learners import distances, pick, update_learners
+from p3s.field_types import Count, NonNegative, Positive
+from p3s.learning.learners import distances
 from p3s.schemes.base import StepScheme
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.trees import merge, pick, trained
+from p3s.types import EnvSpec, Guide, Learner, Params
 
 
 class CenterState(NamedTuple):
-    """The learners, the centre and its optimiser."""
+    """The learners, the center and its optimizer."""
 
     learners: Learner
     center: Params
@@ -36,36 +39,34 @@ class CenterState(NamedTuple):
 def center_loss(
     center: Params, algorithm: Algorithm, policies: Params, observations: jax.Array, beta: float
 ) -> jax.Array:
-    """Appendix E: beta times the distances of all learners to the centre."""
+    """Appendix E: beta times the distances of all learners to the center."""
     return beta * distances(algorithm, policies, center, observations).sum()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Center(StepScheme):
-    """All learners are pulled to a centre policy that follows them."""
+    """All learners are pulled to a center policy that follows them."""
 
     name: ClassVar[str] = "center"
     paper_name: ClassVar[str] = "Center-TD3 (Appendix E)"
     extra_champions: ClassVar[tuple[str, ...]] = ("center",)
 
-    review_period: int = 40
-    """Own steps of a learner between two gradient steps of the centre (M)."""
-    beta: float = 1.0
-    """Weight of the pull to the centre (β)."""
-    center_learning_rate: float = 1e-3
-    """Adam's step size for the centre."""
+    review_period: Count = 40
+    """Own steps of a learner between two gradient steps of the center (M)."""
+    beta: NonNegative = 1.0
+    """Weight of the pull to the center (β)."""
+    center_learning_rate: Positive = 1e-3
+    """Adam's step size for the center."""
 
     def problem(self) -> str | None:
         if self.num_learners < 2:
-            return f"scheme center needs two learners at least, not {self.num_learners}"
-        if self.beta < 0:
-            return f"beta must be at least 0, not {self.beta}"
+            return f"scheme center needs at least 2 learners, not {self.num_learners}"
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> CenterState:
         learners = self.init_learners(key, spec)
         center = pick(self.algorithm.policy_of(learners), 0)
-        return CenterState(learners, center, self._optimizer.init(center))
+        return CenterState(learners, center, self._optimizer.init(trained(center)))
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
@@ -78,30 +79,28 @@ class Center(StepScheme):
             state.center,
         )
 
-    def learn(
-        self, state: CenterState, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[CenterState, Metrics]:
-        pull = Guide(state.center, jnp.full(self.num_learners, self.beta, jnp.float32))
-        learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, pull, key, with_policy
-        )
-        return state._replace(learners=learners), metrics
+    def guide(self, state: CenterState) -> Guide:
+        return Guide(state.center, jnp.full(self.num_learners, self.beta, jnp.float32))
 
     @partial(jax.jit, static_argnums=0)
     def _move(self, state: CenterState, observations: jax.Array) -> tuple[Params, Any, jax.Array]:
-        """One gradient step of the centre."""
-        loss, gradient = jax.value_and_grad(center_loss)(
-            state.center, self.algorithm, self.policies(state), observations, self.beta
-        )
+        """One gradient step of the center."""
+        policies, part = self.policies(state), trained(state.center)
+
+        def loss_of(part: Params) -> jax.Array:
+            center = merge(part, state.center)
+            return center_loss(center, self.algorithm, policies, observations, self.beta)
+
+        loss, gradient = jax.value_and_grad(loss_of)(part)
         updates, optimizer = self._optimizer.update(gradient, state.center_optimizer)
-        return optax.apply_updates(state.center, updates), optimizer, loss
+        return merge(optax.apply_updates(part, updates), pick(policies, 0)), optimizer, loss
 
     def review(
         self,
         state: CenterState,
         recent_returns: np.ndarray,
         observations: np.ndarray,
-        draw: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[CenterState, dict[str, Any]]:
         center, optimizer, loss = self._move(state, observations)
         state = state._replace(center=center, center_optimizer=optimizer)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from p3s.field_types import Count
 from p3s.schemes.base import StepScheme
 
 
@@ -25,18 +26,21 @@ class Distributed(StepScheme):
     name: ClassVar[str] = "distributed"
     paper_name: ClassVar[str] = "DRL, distributed RL (Section 4.2)"
 
-    num_learners: int = 4
+    # A class variable is no field: there is always one learner.
+    num_learners: ClassVar[int] = 1  # type: ignore[reportIncompatibleVariableOverride]
+
+    num_copies: Count = 4
     """Environment copies of the one learner (N)."""
-    updates_per_step: int | Literal["N"] = "N"
-    """Updates of the learner per vector step: N, as many as there are environment copies."""
+    updates_per_step: Count | Literal["N"] = "N"
+    """Updates of the learner per vector step: N, the number of environment copies."""
 
     @property
-    def num_trained(self) -> int:
-        return 1
+    def num_envs(self) -> int:
+        return self.num_copies
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
         copies = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (self.num_learners, *leaf.shape[1:])), acting
+            lambda leaf: jnp.broadcast_to(leaf, (self.num_copies, *leaf.shape[1:])), acting
         )
         return super().act(copies, observations, key, step)
 

@@ -12,6 +12,8 @@
 The run is judged by the best policy of the round before; the learner's own policy is evaluated
 beside it (`gradient_returns`), without counting for the score.
 
+Only trained leaves are crossed over and mutated; a child carries what the best policy does.
+
 Differs from the authors in: networks and noise are those of the base algorithm (theirs: layer
 norm, Ornstein-Uhlenbeck noise); the learner plays while the population does, and its policy joins
 the population before the round's gradient steps, not after; a crossover exchanges each unit with
@@ -21,6 +23,7 @@ probability one half.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -28,8 +31,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.learning.learners import act, init_learners, pick, update_learners
+from p3s.field_types import Count, CountOrZero, NonNegative, Share
+from p3s.learning.learners import act, init_learners, update_learners
 from p3s.schemes.base import EpisodeScheme
+from p3s.trees import merge, pick, trained
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 TOURNAMENT_SIZE = 3
@@ -45,26 +50,26 @@ class ERLState(NamedTuple):
     generation: jax.Array
 
 
-def tournament(ranking: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
+def tournament(ranking: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """`count` winners of tournaments, each the best ranked of `TOURNAMENT_SIZE` random entrants."""
-    entrants = draw.integers(len(ranking), size=(count, TOURNAMENT_SIZE))
+    entrants = rng.integers(len(ranking), size=(count, TOURNAMENT_SIZE))
     return ranking[entrants.min(axis=1)]
 
 
 def cross_over(
-    one: list[np.ndarray], other: list[np.ndarray], draw: np.random.Generator
+    one: list[np.ndarray], other: list[np.ndarray], rng: np.random.Generator
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Two children: each unit (last axis) of each array comes from one parent or the other."""
     first, second = [], []
     for ours, theirs in zip(one, other, strict=True):
-        keep = draw.random(ours.shape[-1]) < 0.5
+        keep = rng.random(ours.shape[-1]) < 0.5
         first.append(np.where(keep, ours, theirs))
         second.append(np.where(keep, theirs, ours))
     return first, second
 
 
 def mutate(
-    arrays: list[np.ndarray], share: float, strength: float, draw: np.random.Generator
+    arrays: list[np.ndarray], share: float, strength: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Change up to `share` of the entries of every matrix.
 
@@ -77,15 +82,22 @@ def mutate(
             changed.append(array)
             continue
         flat = array.ravel().copy()
-        count = int(draw.integers(int(np.ceil(share * flat.size)) + 1))
-        where = draw.integers(flat.size, size=count)
-        kind, noise = draw.random(count), draw.standard_normal(count)
+        count = int(rng.integers(int(np.ceil(share * flat.size)) + 1))
+        where = rng.integers(flat.size, size=count)
+        kind, noise = rng.random(count), rng.standard_normal(count)
         weight = flat[where]
         factor = np.where(kind < 0.05, 100 * strength, strength)
         moved = np.where((kind >= 0.05) & (kind < 0.1), noise, weight + factor * weight * noise)
         flat[where] = np.clip(moved, -LARGEST_WEIGHT, LARGEST_WEIGHT)
         changed.append(flat.reshape(array.shape))
     return changed
+
+
+def _put(stacked: np.ndarray, leaf: np.ndarray, index: int) -> np.ndarray:
+    """The stacked leaves with one of them replaced."""
+    stacked = np.array(stacked)
+    stacked[index] = leaf
+    return stacked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,29 +109,22 @@ class ERL(EpisodeScheme):
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
     extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
 
-    num_learners: int = 10
+    num_learners: Count = 10
     """Evolved policies, each with its own environment copy, beside the learner's."""
-    initial_steps: int = 0
+    initial_steps: CountOrZero = 0
     """Own steps before the first update."""
-    elite_fraction: float = 0.1
+    elite_fraction: Share = 0.1
     """Share of the population that survives a round unchanged, one at least."""
-    mutation_probability: float = 0.9
+    mutation_probability: Share = 0.9
     """Probability that a policy which is no elite mutates."""
-    mutated_share: float = 0.1
+    mutated_share: Share = 0.1
     """Largest share of a matrix's entries that a mutation changes."""
-    mutation_strength: float = 0.1
+    mutation_strength: NonNegative = 0.1
     """Standard deviation of a mutation, as a share of the entry."""
-    synchronization_period: int = 10
+    synchronization_period: Count = 10
     """Rounds after which the learner's policy replaces the worst of the population."""
 
     def problem(self) -> str | None:
-        for field in ("elite_fraction", "mutation_probability", "mutated_share"):
-            if not 0 <= getattr(self, field) <= 1:
-                return f"{field} must be between 0 and 1, not {getattr(self, field)}"
-        if self.mutation_strength < 0:
-            return f"mutation_strength must be at least 0, not {self.mutation_strength}"
-        if self.synchronization_period < 1:
-            return f"synchronization_period must be at least 1, not {self.synchronization_period}"
         if self.num_elites >= max(self.num_learners, 2):
             return (
                 f"elite_fraction {self.elite_fraction} keeps all {self.num_learners} policies: "
@@ -185,21 +190,27 @@ class ERL(EpisodeScheme):
         state: ERLState,
         recent_returns: np.ndarray,
         observations: np.ndarray,
-        draw: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[ERLState, dict[str, Any]]:
         fitness = chief.mean_returns(recent_returns)[:-1]
         ranking = np.argsort(-fitness, kind="stable")
-        leaves, structure = jax.tree.flatten(jax.device_get(state.population))
+        population = jax.device_get(state.population)
+        leaves, structure = jax.tree.flatten(trained(population))
         genomes = [[leaf[index] for leaf in leaves] for index in range(self.num_learners)]
-        genomes, about = self._evolve(genomes, ranking, draw)
+        genomes, about = self._evolve(genomes, ranking, rng)
+        carriers = np.arange(self.num_learners)
+        carriers[about["replaced"]] = ranking[0]
+        carried = pick(population, carriers)
         generation = int(state.generation) + 1
         if generation % self.synchronization_period == 0:
-            learner = pick(self.algorithm.policy_of(state.learners), 0)
-            genomes[ranking[-1]] = jax.device_get(jax.tree.leaves(learner))
-            about["synchronized"] = int(ranking[-1])
+            place = int(ranking[-1])
+            learner = jax.device_get(pick(self.algorithm.policy_of(state.learners), 0))
+            genomes[place] = jax.tree.leaves(trained(learner))
+            carried = jax.tree.map(partial(_put, index=place), carried, learner)
+            about["synchronized"] = place
         stacked = [np.stack(entries) for entries in zip(*genomes, strict=True)]
         after = ERLState(
-            jax.tree.unflatten(structure, stacked),
+            merge(jax.tree.unflatten(structure, stacked), carried),
             pick(state.population, int(ranking[0])),
             state.learners,
             jnp.int32(generation),
@@ -207,24 +218,22 @@ class ERL(EpisodeScheme):
         return after, {"best": int(ranking[0]), "generation": generation, **about}
 
     def _evolve(
-        self, genomes: list[list[np.ndarray]], ranking: np.ndarray, draw: np.random.Generator
+        self, genomes: list[list[np.ndarray]], ranking: np.ndarray, rng: np.random.Generator
     ) -> tuple[list[list[np.ndarray]], dict[str, Any]]:
         """The next generation, in the places of this one, and what was done."""
         elites = ranking[: self.num_elites]
-        winners = tournament(ranking, self.num_learners - self.num_elites, draw)
+        winners = tournament(ranking, self.num_learners - self.num_elites, rng)
         parents = [int(winner) for winner in winners if winner not in elites] or [int(elites[0])]
         replaced = [i for i in range(self.num_learners) if i not in elites and i not in winners]
         after = list(genomes)
         for place in range(0, len(replaced), 2):
-            elite, parent = int(draw.choice(elites)), int(draw.choice(parents))
-            children = cross_over(genomes[elite], genomes[parent], draw)
+            elite, parent = int(rng.choice(elites)), int(rng.choice(parents))
+            children = cross_over(genomes[elite], genomes[parent], rng)
             for index, child in zip(replaced[place : place + 2], children, strict=False):
                 after[index] = child
         mutated = []
         for index in range(self.num_learners):
-            if index not in elites and draw.random() < self.mutation_probability:
-                after[index] = mutate(
-                    after[index], self.mutated_share, self.mutation_strength, draw
-                )
+            if index not in elites and rng.random() < self.mutation_probability:
+                after[index] = mutate(after[index], self.mutated_share, self.mutation_strength, rng)
                 mutated.append(index)
         return after, {"elites": elites.tolist(), "replaced": replaced, "mutated": mutated}

@@ -9,26 +9,29 @@
         adapts beta by eq. 6, and pi_b <- a frozen copy of the best learner's policy
 
 Before any learner has finished an episode there is no best: the guide stays the common
-initialisation and pulls every learner (paper), or nobody is guided (authors, `guide_from_start`).
+initialization and pulls every learner (paper), or nobody is guided (authors, `guide_from_start`).
 A population of one has nobody to guide.
 
 Where the authors' code differs from the text, a field names the difference: `distance_estimate`,
-`beta_limit`, `left_out`, `guide_from_start` here, others in `base.py` and `algorithms/td3.py`.
+`beta_limit`, `distances_exclude`, `guide_from_start` here, others in `base.py` and in
+`algorithms/td3.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.learning.learners import distances, pairwise_distances, pick, update_learners
+from p3s.field_types import Bounds, NonNegative
+from p3s.learning.learners import distances, pairwise_distances
 from p3s.schemes.base import StepScheme
+from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 NOBODY = -1
@@ -57,33 +60,24 @@ class P3S(StepScheme):
     paper_name: ClassVar[str] = "P3S (Section 3, Appendix H)"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "old_policies", "spread_sums", "change_sums")
 
-    beta: float = 1.0
+    beta: NonNegative = 1.0
     """Weight of the pull towards the best at the start (β); 0 keeps it off for good."""
-    rho: float = 2.0
+    rho: NonNegative = 2.0
     """Search radius per policy change (ρ)."""
-    d_min: float = 0.05
+    d_min: NonNegative = 0.05
     """Smallest search radius (d_min)."""
-    beta_limit: float = 1e9
+    beta_limit: Annotated[float, Bounds(least=1, most=1e12)] = 1e9
     """β doubles only while below this and halves only while above its inverse: 1000 (authors); the
     text has no bound, so `paper` has one so wide that it only keeps β finite and above 0."""
     distance_estimate: Literal["period_end", "every_minibatch"] = "period_end"
     """Measure D_spread and D_change on one batch at the end of a period (paper), or average every
     minibatch's values, clipped to [1e-4, 1e4] (authors)."""
-    left_out: Literal["period_best", "new_best"] = "period_best"
-    """Who is left out of D_spread and D_change: the best of the period that ends (paper), or the
-    best just selected (authors)."""
+    distances_exclude: Literal["period_best", "new_best"] = "period_best"
+    """Whom D_spread and D_change leave out: the best of the period that ends (paper), or the best
+    just selected (authors)."""
     guide_from_start: bool = True
-    """Before the first selection, pull towards the common initialisation (paper) or not at all
+    """Before the first selection, pull towards the common initialization (paper) or not at all
     (authors)."""
-
-    def problem(self) -> str | None:
-        if self.beta < 0:
-            return f"beta must be at least 0, not {self.beta}"
-        if self.beta_limit < 1:
-            return f"beta_limit must be at least 1, not {self.beta_limit}"
-        if self.rho < 0 or self.d_min < 0:
-            return "rho and d_min must be at least 0"
-        return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> P3SState:
         learners = self.init_learners(key, spec)
@@ -101,7 +95,6 @@ class P3S(StepScheme):
         )
 
     def guide(self, state: P3SState) -> Guide:
-        """The frozen best policy and its pull on each learner, 1{i != b} beta."""
         guided = jnp.arange(self.num_learners) != state.best
         if not self.guide_from_start:
             guided &= state.best != NOBODY
@@ -110,10 +103,7 @@ class P3S(StepScheme):
     def learn(
         self, state: P3SState, batches: Transition, key: jax.Array, with_policy: bool
     ) -> tuple[P3SState, Metrics]:
-        learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, self.guide(state), key, with_policy
-        )
-        state = state._replace(learners=learners)
+        state, metrics = super().learn(state, batches, key, with_policy)
         if self.distance_estimate == "every_minibatch":
             state = self._measure_minibatches(state, batches)
         return state, metrics
@@ -150,15 +140,15 @@ class P3S(StepScheme):
         state: P3SState,
         recent_returns: np.ndarray,
         observations: np.ndarray,
-        draw: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[P3SState, dict[str, Any]]:
         period_best = None if int(state.best) == NOBODY else int(state.best)
         selected = chief.best_learner(recent_returns)
         new_best = period_best if selected is None else selected
         spreads, changes = jax.device_get(self._measure(state, observations))
-        left_out = period_best if self.left_out == "period_best" else new_best
-        spread = chief.mean_over_others(spreads, left_out)
-        change = chief.mean_over_others(changes, left_out)
+        excluded = period_best if self.distances_exclude == "period_best" else new_best
+        spread = chief.mean_over_others(spreads, excluded)
+        change = chief.mean_over_others(changes, excluded)
         beta = float(state.beta)
         guided = period_best is not None or self.guide_from_start
         if guided and spread is not None and change is not None:

@@ -1,26 +1,27 @@
 """Population-based training (Jaderberg et al. 2017), the paper's point of reference.
 
-    every step:   as in experience sharing, each learner with hyper-parameters of its own
+    every step:   as in experience sharing, each learner with its own hyper-parameters
     every M own steps, the chief ranks the learners by the mean of their last E_r returns
-        each of the worst `quantile` takes over everything of a random one of the best `quantile`
-        multiplies each of its hyper-parameters by `perturbation` or by its inverse
-        and is judged again by the episodes that it finishes from then on
+        each of the worst `quantile` copies everything of a random one of the best `quantile`,
+        multiplies each of its hyper-parameters by `perturbation` or by its inverse,
+        and is judged by the episodes that it finishes from then on
 
 Hyper-parameters are traced values of the one compiled program: no change recompiles. A discount
-is perturbed as the horizon 1/(1 - gamma), so that it stays below 1. Learners share one replay,
-as all schemes here do; the original's workers do not.
+factor is perturbed as the horizon 1/(1 - gamma), so that it stays below 1. Learners share one
+replay, as in all schemes here; the original's workers do not.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
+from p3s.field_types import Bounds, Count, bare, field_types
 from p3s.learning.learners import act, update_learners
 from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Learner, Metrics, Transition
@@ -34,11 +35,11 @@ class PBTState(NamedTuple):
 
 
 def perturb(name: str, value: Any, factor: Any) -> Any:
-    """A hyper-parameter times a factor; of a discount, its horizon times the factor."""
-    return 1 - (1 - value) / factor if name == "discount" else value * factor
+    """A hyper-parameter times a factor; for a discount factor, its horizon times the factor."""
+    return 1 - (1 - value) / factor if name == "discount_factor" else value * factor
 
 
-def exploit(means: np.ndarray, quantile: float, draw: np.random.Generator) -> list[int]:
+def exploit(means: np.ndarray, quantile: float, rng: np.random.Generator) -> list[int]:
     """For each learner, whom it continues from: itself, or for the worst a random one of the best.
 
     A learner without a finished episode is left alone, and the others to themselves.
@@ -47,7 +48,7 @@ def exploit(means: np.ndarray, quantile: float, draw: np.random.Generator) -> li
     sources = list(range(len(means)))
     count = min(max(1, int(len(means) * quantile)), len(order) // 2)
     for loser in order[len(order) - count :]:
-        sources[loser] = int(draw.choice(order[:count]))
+        sources[loser] = int(rng.choice(order[:count]))
     return sources
 
 
@@ -59,30 +60,27 @@ class PBT(StepScheme):
     paper_name: ClassVar[str] = "PBT, population-based training (Section 2)"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "own_fields")
 
-    review_period: int = 2500
+    review_period: Count = 2500
     """Own steps of a learner between two selections."""
-    quantile: float = 0.25
+    quantile: Annotated[float, Bounds(above=0, most=0.5)] = 0.25
     """Share of the population that is replaced, and that it is replaced from."""
-    perturbation: float = 1.2
+    perturbation: Annotated[float, Bounds(above=1)] = 1.2
     """Factor by which a taken-over hyper-parameter is multiplied or divided."""
-    perturbed: tuple[str, ...] = ("learning_rate", "exploration_noise", "discount")
-    """Fields of the algorithm that each learner has a value of its own for."""
+    perturbed: tuple[str, ...] = ("learning_rate", "exploration_noise", "discount_factor")
+    """Fields of the algorithm of which each learner has its own value."""
 
     def problem(self) -> str | None:
         if self.num_learners < 2:
-            return f"scheme pbt needs two learners at least, not {self.num_learners}"
-        if not 0 < self.quantile <= 0.5:
-            return f"quantile must be above 0 and at most 0.5, not {self.quantile}"
-        if self.perturbation <= 1:
-            return f"perturbation must be above 1, not {self.perturbation}"
-        known = {field.name for field in fields(self.algorithm) if field.type in ("float", float)}
+            return f"scheme pbt needs at least 2 learners, not {self.num_learners}"
+        types = field_types(type(self.algorithm))
+        known = {name for name, expected in types.items() if bare(expected) is float}
         for name in self.perturbed:
             if name not in known:
                 return f"{name} is no number of {self.algorithm.name}: {', '.join(sorted(known))}"
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> PBTState:
-        """Every learner starts with values of its own, within one perturbation of the given."""
+        """Every learner starts with its own values, within one perturbation of the given ones."""
         own_fields = {}
         for index, name in enumerate(self.perturbed):
             draws = keys.per_learner(jax.random.fold_in(key, 1000 + index), self.num_learners)
@@ -105,7 +103,7 @@ class PBT(StepScheme):
             self.algorithm,
             state.learners,
             batches,
-            self.unguided(state),
+            self.guide(state),
             key,
             with_policy,
             state.own_fields,
@@ -117,17 +115,17 @@ class PBT(StepScheme):
         state: PBTState,
         recent_returns: np.ndarray,
         observations: np.ndarray,
-        draw: np.random.Generator,
+        rng: np.random.Generator,
     ) -> tuple[PBTState, dict[str, Any]]:
         best = self.best(recent_returns)
         copies: list[list[int]] = []
         if best is not None:
-            sources = exploit(chief.mean_returns(recent_returns), self.quantile, draw)
+            sources = exploit(chief.mean_returns(recent_returns), self.quantile, rng)
             copies = [[s, i] for i, s in enumerate(sources) if s != i]
             taken = np.array(sources)
             learners = jax.tree.map(lambda leaf: leaf[taken], state.learners)
             own_fields = {
-                name: self._explored(name, np.asarray(values)[taken], taken, draw)
+                name: self._explored(name, np.asarray(values)[taken], taken, rng)
                 for name, values in state.own_fields.items()
             }
             state = PBTState(learners, own_fields)
@@ -135,14 +133,14 @@ class PBT(StepScheme):
         return state, {"best": best, "copies": copies, "own_fields": values}
 
     def outdated(self, review: dict[str, Any]) -> list[int]:
-        """Returns of before say nothing of what a learner has taken over."""
+        """A learner's earlier returns say nothing about what it has copied."""
         return [learner for _, learner in review["copies"]]
 
     def _explored(
-        self, name: str, values: np.ndarray, sources: np.ndarray, draw: np.random.Generator
+        self, name: str, values: np.ndarray, sources: np.ndarray, rng: np.random.Generator
     ) -> jax.Array:
-        """The values after the copy, perturbed for those who took over another's."""
-        factors = self.perturbation ** draw.choice([-1.0, 1.0], size=len(values))
+        """The values after the copy, perturbed for those who copied another's."""
+        factors = self.perturbation ** rng.choice([-1.0, 1.0], size=len(values))
         moved = sources != np.arange(len(values))
         explored = np.where(moved, perturb(name, values, factors), values)
         return jnp.asarray(explored, jnp.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from p3s.field_types import Count
 from p3s.schemes.sharing import Sharing
 
 
@@ -15,13 +16,13 @@ class Single(Sharing):
     name: ClassVar[str] = "single"
     paper_name: ClassVar[str] = "original algorithm (Section 4.2)"
 
-    num_learners: int = 1
+    num_learners: Count = 1
     """Always 1."""
 
     def problem(self) -> str | None:
         if self.num_learners != 1:
             return (
                 f"scheme single has one learner, not {self.num_learners}: "
-                "leave num_learners out, or take scheme sharing or p3s"
+                "leave num_learners out, or choose scheme sharing or p3s"
             )
         return super().problem()

@@ -1,1 +1,1 @@
-"""Grids of runs, as data: from one TOML file to many run folders, and to be interrupted freely."""
+"""Studies: one TOML file defines a grid of runs, which can be interrupted at any time."""

@@ -1,7 +1,7 @@
-"""The runs of a study: each cell is one method on one environment with one seed.
+"""The cells of a study: one run per method, environment and seed.
 
-This is where names and fields meet the registries: whatever is wrong with them is an error that
-names the line of the file, before anything runs.
+Names and fields are checked here against the registries, before anything runs. An error names the
+line of the study's file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 
-from p3s.config import Config, RunOptions, check_actions, resolve
+from p3s.config import Config, RunOptions, check_environment, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError, unknown
 from p3s.field_types import Mismatch, convert, field_types
@@ -26,7 +26,7 @@ class Cell:
     """One run of a study."""
 
     id: str
-    """Name of its folder; follows from method, environment and seed alone."""
+    """Name of its run folder; depends on method, environment and seed alone."""
     method: Method
     env: Environment
     seed: int
@@ -47,7 +47,7 @@ class Cell:
 
 
 def make_cells(study: Study) -> list[Cell]:
-    """All cells of a study, checked; seeds outermost, so that every method gets results early."""
+    """All cells of a study, checked; seeds vary slowest, so that every method has results early."""
     for env in study.environments:
         _check_environment(study, env)
     fields = {id(method): _fields(study, method) for method in study.methods}
@@ -75,7 +75,7 @@ def make_cells(study: Study) -> list[Cell]:
 
 
 def _check_environment(study: Study, env: Environment) -> None:
-    """Refuse an id that Gymnasium does not know; ids with a module are left to their runs."""
+    """Refuse an id that Gymnasium does not know; an id with a module is checked by its runs."""
     if ":" in env.name.id:
         return
     try:
@@ -88,7 +88,7 @@ def _check_environment(study: Study, env: Environment) -> None:
 def check_environments(study: Study, cells: list[Cell]) -> None:
     """Make each environment once, and refuse methods that cannot learn its kind of actions.
 
-    Those in modules of their own are left to their runs.
+    Environments from a module of their own ("module:id") are checked by their runs.
     """
     for env in study.environments:
         if ":" in env.name.id:
@@ -100,14 +100,14 @@ def check_environments(study: Study, cells: list[Cell]) -> None:
         for cell in cells:
             if cell.env is env:
                 try:
-                    check_actions(cell.config, made)
+                    check_environment(cell.config, made)
                 except UserError as error:
                     raise study.problem(cell.method.at, str(error)) from error
         made.close()
 
 
 def _fields(study: Study, method: Method) -> dict[str, Any]:
-    """A method's fields, each of the type that its dataclass says."""
+    """A method's fields, converted to the types of the dataclasses they belong to."""
     bare = _config(study, method, None, {})
     types = field_types(RunOptions, type(bare.scheme), type(bare.algorithm))
     del types["algorithm"]
@@ -127,7 +127,7 @@ def _fields(study: Study, method: Method) -> dict[str, Any]:
 def _config(
     study: Study, method: Method, env: Environment | None, fields: dict[str, Any]
 ) -> Config:
-    """The configuration of a run; an error is put to the line whose key it mentions."""
+    """The configuration of a run; an error names the line of the key that it mentions."""
     name = None if env is None else env.name
     try:
         config = resolve(name, method.scheme, method.algorithm, method.preset, **fields)
@@ -135,21 +135,22 @@ def _config(
     except UserError as error:
         words = set(re.findall(r"\w+", str(error)))
         if env is not None and words & env.fields.keys():
-            raise study.problem(env.at, f"{error} (environment {env.label!r})") from error
+            message = f"{error} (environment {env.label!r})"
+            raise study.problem(env.at, message, env.written) from error
         blamed = [key for key in (*method.fields, *method.origins) if key in words]
         at = method.origins[blamed[0]] if blamed else method.at
         raise study.problem(at, f"{error} (method {method.label!r})") from error
     return config
 
 
-# ---------------------------------------------------------------------- choosing some
+# ---------------------------------------------------------------------- selection
 
 
 def select(cells: list[Cell], only: str | None) -> list[Cell]:
-    """The cells that `only` asks for: 'env=Hopper-v5,scheme=p3s'.
+    """The cells that match `only`, such as 'env=Hopper-v5,scheme=p3s'.
 
-    Different keys must all fit, values of the same key are alternatives. A value may have *
-    and ?; case does not matter.
+    A cell must match every key; values of the same key are alternatives. Values may contain
+    * and ?, and case is ignored.
     """
     if only is None:
         return cells
@@ -157,22 +158,22 @@ def select(cells: list[Cell], only: str | None) -> list[Cell]:
     for part in only.split(","):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not value:
-            raise UserError(f"--only takes KEY=VALUE,..., as env=Hopper-v5,seed=0, not {part!r}")
+            raise UserError(f"--only takes KEY=VALUE pairs, as in env=Hopper,seed=0, not {part!r}")
         if key not in _NAMES_OF:
-            raise unknown("key of --only", key, _NAMES_OF)
+            raise unknown("--only key", key, _NAMES_OF)
         known = {name.lower() for cell in cells for name in _NAMES_OF[key](cell)}
         if not fnmatch.filter(known, value.lower()):
             raise unknown(f"{key} in this study", value, known)
         wanted.setdefault(key, []).append(value.lower())
     chosen = [
-        cell for cell in cells if all(_fits(cell, key, values) for key, values in wanted.items())
+        cell for cell in cells if all(_matches(cell, key, values) for key, values in wanted.items())
     ]
     if not chosen:
-        raise UserError(f"--only {only} leaves nothing of the {len(cells)} cells")
+        raise UserError(f"--only {only} matches none of the {len(cells)} cells")
     return chosen
 
 
-def _fits(cell: Cell, key: str, values: list[str]) -> bool:
+def _matches(cell: Cell, key: str, values: list[str]) -> bool:
     names = [name.lower() for name in _NAMES_OF[key](cell)]
     return any(fnmatch.filter(names, value) for value in values)
 
@@ -191,4 +192,4 @@ _NAMES_OF = {
     "seed": lambda cell: {str(cell.seed)},
     "id": lambda cell: {cell.id},
 }
-"""What --only can ask for, and the names by which a cell answers to it."""
+"""The keys of --only, and the names by which each of them finds a cell."""

@@ -1,4 +1,4 @@
-"""What a study is: methods × environments × seeds, each for so many steps."""
+"""What a study is: methods × environments × seeds, each trained for a number of steps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Any
 
 from p3s.envs import EnvName
 from p3s.errors import UserError
-from p3s.study.toml_lines import Path as KeyPath
-from p3s.study.toml_lines import Positions
+from p3s.study.toml_lines import KeyPath, Positions
 
 STEPS = 1_000_000
 SEEDS = 5
-"""The paper's budget and replication (Section 4.1), where a file says nothing."""
+"""Defaults: the paper's steps and number of seeds (Section 4.1)."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment of a study; `written` is how the file calls it."""
+    """An environment of a study; `written` is its name as the file writes it."""
 
     written: str
     name: EnvName
@@ -27,14 +26,14 @@ class Environment:
     group: str | None
     at: KeyPath
     steps: int | None = None
-    """Environment steps of its runs, where these are fewer than the study's."""
+    """Environment steps of its runs; they count where they are fewer than the study's."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """Fields of all its runs."""
+    """Fields of all its runs; they win over the method's."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One way to learn, with its place in the file and that of each of its values."""
+    """A scheme, an algorithm and their fields, with the place in the file of each value."""
 
     label: str
     scheme: str
@@ -47,7 +46,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Study:
-    """A study's definition, with the text that it was read from."""
+    """The definition of a study, with the text it was read from."""
 
     file: str
     text: str
@@ -58,23 +57,23 @@ class Study:
     environments: tuple[Environment, ...]
     methods: tuple[Method, ...]
     paper: dict[tuple[str, str], float] = field(default_factory=dict)
-    """The paper's scores by method and environment label."""
+    """Published scores by method label and environment label."""
 
     def steps_on(self, env: Environment) -> int:
-        """Environment steps of every run on this environment."""
+        """Environment steps of every run on an environment."""
         return self.steps if env.steps is None else min(env.steps, self.steps)
 
     @property
     def num_cells(self) -> int:
-        """Runs of the study."""
+        """The number of runs in the study."""
         return len(self.methods) * len(self.environments) * len(self.seeds)
 
     def problem(self, path: KeyPath, message: str, word: str | None = None) -> UserError:
-        """An error at a place of the file."""
+        """An error that names the file and the line of a key, or of a word in its value."""
         return UserError(f"{self.file}:{Positions(self.text).line(path, word)}: {message}")
 
     def with_budget(self, steps: int | None, seeds: int | None) -> Study:
-        """The same study with other steps and another number of seeds."""
+        """The same study with another number of steps or seeds."""
         for name, value in (("steps", steps), ("seeds", seeds)):
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, not {value}")
@@ -83,12 +82,13 @@ class Study:
             chosen = self.seeds[:seeds]
         elif seeds is not None:
             if self.seeds != tuple(range(len(self.seeds))):
-                raise UserError(f"{self.file} lists {len(self.seeds)} seeds, fewer than {seeds}")
+                most = f"at most {len(self.seeds)}, the number of seeds listed in {self.file}"
+                raise UserError(f"seeds must be {most}, not {seeds}")
             chosen = tuple(range(seeds))
         return dataclasses.replace(self, steps=steps or self.steps, seeds=chosen)
 
     def resolved_text(self) -> str:
-        """The file with name, steps and seeds in force, comments and all."""
+        """The text of the file with the name, steps and seeds in force; comments are kept."""
         counted = self.seeds == tuple(range(len(self.seeds)))
         values = {
             "name": f'"{self.name}"',
@@ -106,5 +106,5 @@ class Study:
 
 
 def slug(label: str) -> str:
-    """A label as part of a file name."""
+    """A label in a form that suits file names."""
     return re.sub(r"[^a-z0-9._-]+", "-", label.lower().replace("=", "-")).strip("-") or "-"

@@ -1,10 +1,9 @@
-"""How a study stands, for a person: a live table, or without a terminal a line an event."""
+"""The progress of a study: a live table in a terminal, else one line per event."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,11 +21,11 @@ STATES = {
     "waiting": "dim",
     "complete": "green",
 }
-"""States and their colours, in the order in which a table lists them."""
+"""The states of a cell and their colors, in the order of the table."""
 
 
 class StudyDisplay:
-    """Shows a study while it runs; use as a context."""
+    """Shows a study while it runs; use it as a context manager."""
 
     def __init__(self, cells: list[Cell], console: Console | None = None) -> None:
         self._cells = cells
@@ -41,17 +40,12 @@ class StudyDisplay:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.stop()
 
     def event(self, cell: Cell, progress: Progress) -> None:
-        """Say that a cell began or ended."""
+        """Print that a cell has started or ended."""
         took = duration(time.monotonic() - self._started)
         parts = [f"{took:>9}", f"{progress.state:<8}", cell.id]
         if progress.step:
@@ -69,7 +63,7 @@ class StudyDisplay:
         self._console.print(escape(text), highlight=False, soft_wrap=True)
 
     def refresh(self, progress: dict[str, Progress]) -> None:
-        """Draw the table again."""
+        """Redraw the table."""
         if self._live is not None:
             table = status_table(self._cells, progress, self._console.height - 6)
             self._live.update(Group(table, summary(self._cells, progress)), refresh=True)
@@ -78,7 +72,7 @@ class StudyDisplay:
 def status_table(
     cells: list[Cell], progress: dict[str, Progress], most_rows: int | None = None
 ) -> Table:
-    """One row a cell: state, step, score, speed, time left; what is going on first."""
+    """One row per cell: state, step, score, speed and time left; running cells first."""
     table = Table(box=None, pad_edge=False)
     for name in ("method", "environment"):
         table.add_column(name, no_wrap=True)
@@ -90,16 +84,16 @@ def status_table(
     rows = sorted(cells, key=lambda cell: order.index(progress[cell.id].state))
     shown = rows if most_rows is None or len(rows) <= most_rows else rows[: max(most_rows - 1, 1)]
     for cell in shown:
-        one = progress[cell.id]
-        left = seconds_left(cell, one)
+        own = progress[cell.id]
+        left = seconds_left(cell, own)
         table.add_row(
             escape(cell.method.label),
             escape(cell.env.label),
             str(cell.seed),
-            Text(one.state, style=STATES[one.state]),
-            f"{one.step:,}/{cell.config.options.steps:,}",
-            "-" if one.score is None else f"{one.score:,.1f}",
-            "-" if one.steps_per_second is None else f"{one.steps_per_second:,.0f}",
+            Text(own.state, style=STATES[own.state]),
+            f"{own.step:,}/{cell.config.options.steps:,}",
+            "-" if own.score is None else f"{own.score:,.1f}",
+            "-" if own.steps_per_second is None else f"{own.steps_per_second:,.0f}",
             "-" if left is None else duration(left),
         )
     if len(shown) < len(rows):
@@ -108,11 +102,11 @@ def status_table(
 
 
 def summary(cells: list[Cell], progress: dict[str, Progress]) -> Text:
-    """How many cells stand how, and when all will be done at the speed of those that run."""
+    """How many cells are in each state, and the time left at the speed of the running ones."""
     counts = Counter(progress[cell.id].state for cell in cells)
     parts = [f"{counts[state]} {state}" for state in STATES if counts[state]]
     running = [progress[cell.id] for cell in cells if progress[cell.id].state == "running"]
-    rate = sum(one.steps_per_second or 0.0 for one in running)
+    rate = sum(own.steps_per_second or 0.0 for own in running)
     steps = sum(
         max(cell.config.options.steps - progress[cell.id].step, 0)
         for cell in cells
@@ -124,14 +118,14 @@ def summary(cells: list[Cell], progress: dict[str, Progress]) -> Text:
 
 
 def seconds_left(cell: Cell, progress: Progress) -> float | None:
-    """How long a running cell will take at its speed so far."""
+    """Time left for a running cell at its speed so far; None if that is unknown."""
     if progress.state != "running" or not progress.steps_per_second:
         return None
     return max(cell.config.options.steps - progress.step, 0) / progress.steps_per_second
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: '42 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
+    """A duration in two units: '42 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -145,7 +139,7 @@ def duration(seconds: float) -> str:
 
 
 def brief(seconds: float) -> str:
-    """Seconds with one unit, for a narrow column: '42 s', '12 min', '5.6 h', '3.1 d'."""
+    """A duration in one unit, for narrow columns: '42 s', '12 min', '5.6 h', '3.1 d'."""
     for unit, length, digits in (("d", 48 * 3600, 1), ("h", 3600, 1), ("min", 60, 0)):
         if seconds >= length:
             return f"{seconds / (24 * 3600 if unit == 'd' else length):.{digits}f} {unit}"

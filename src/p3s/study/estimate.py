@@ -1,11 +1,11 @@
-"""How long a study would take on this machine, and how large it would be.
+"""Estimate how long a study takes on this machine, and how much disk and memory it needs.
 
-    for every environment: make it, and step it at random for a moment
-    for every scheme, algorithm and size: train for a moment, after compilation
-    seconds of a cell = steps × (a step as measured, with this environment in it)
-                      + evaluations × episodes × longest episode × this environment's step
+    for every environment: make it, and time random steps
+    for every combination of scheme, algorithm and sizes: time a short training, after compilation
+    seconds of a cell = steps × (training step + environment step)
+                      + evaluations × episodes × longest episode × environment step
 
-Evaluated episodes are counted at full length: an upper bound where policies fall over early.
+Evaluation episodes count at full length: an upper bound where policies fall over early.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from p3s.config import Config
 from p3s.envs import Adapter, EnvName, make_env
 from p3s.experience import replay
 from p3s.learning import devices
+from p3s.report.formatting import count_text
 from p3s.schemes.base import EpisodeScheme
 from p3s.study.cells import Cell
 from p3s.study.display import brief, duration
@@ -37,23 +38,23 @@ from p3s.types import EnvSpec
 
 ENVIRONMENT_SECONDS = 0.3
 TRAINING_SECONDS = 2.0
-"""How long to measure an environment and a training, about."""
+"""Roughly how long to time an environment and a training."""
 LONGEST_TRAINING_SECONDS = 20.0
-"""When to give up waiting for updates, where they come after whole episodes."""
+"""When to stop waiting for updates, in schemes that update after whole episodes."""
 NUM_COMPILING = 2
-"""Laps that compile: an update without, and one with a step of the policy."""
+"""Laps that compile: an update without a policy step, and one with it."""
 QUICK_STEPS = 50
 QUICK: dict[str, Callable[[Any], Any]] = {
     "initial_steps": lambda steps: min(steps, QUICK_STEPS),
     "review_period": lambda steps: min(steps, QUICK_STEPS),
     "random_until": lambda until: "initial_steps",
 }
-"""Fields of a scheme for a training that comes to the point."""
+"""Changes to a scheme's fields that let learning start at once."""
 
 
 @dataclass(frozen=True)
 class EnvironmentCost:
-    """What an environment takes."""
+    """The sizes of an environment and the time of its steps."""
 
     spec: EnvSpec
     longest_episode: int
@@ -63,28 +64,29 @@ class EnvironmentCost:
 def estimate(
     cells: list[Cell], jobs: int, calibrate: bool, console: Console
 ) -> Iterator[Table | str]:
-    """What to print about time, disk and memory; `calibrate` measures for some seconds."""
+    """Lines and tables about time, disk and memory; `calibrate` times short trainings first."""
     costs = {
         name: environment_cost(cell.config.env, ENVIRONMENT_SECONDS if calibrate else 0.0)
         for name, cell in {cell.env.label: cell for cell in cells}.items()
         if cell.config.env is not None
     }
     together = min(jobs, len(cells))
+    at_a_time = f"{count_text(together, 'run')} at a time"
     if calibrate:
         with _on_cores(core_shares(available_cores(), jobs)[0]):
             seconds = cell_seconds(cells, costs, console)
         times = {name: brief(value) for name, value in seconds.items()}
         yield grid_table("time of one run", cells, times)
-        total = sum(seconds.values())
-        yield f"time: about {duration(total / together)} with {together} at a time on this machine"
+        total = duration(sum(seconds.values()) / together)
+        yield f"time: about {total} with {at_a_time} on this machine"
     sizes = sorted(replay_bytes(cell.config, costs[cell.env.label].spec) for cell in cells)
     yield f"disk: up to {sum(sizes) / 1e9:,.1f} GB of replay in checkpoints"
     largest = sum(sizes[-together:])
-    yield f"memory: up to {largest / 1e9:,.1f} GB of replay with {together} at a time"
+    yield f"memory: up to {largest / 1e9:,.1f} GB of replay with {at_a_time}"
 
 
 def replay_bytes(config: Config, spec: EnvSpec) -> int:
-    """What the replay of a run takes at its end, in memory and in a checkpoint."""
+    """Size of a run's replay at its end, in memory and in a checkpoint."""
     if config.algorithm.on_policy:
         return 0
     rows = min(config.options.buffer_size, config.options.steps)
@@ -92,7 +94,7 @@ def replay_bytes(config: Config, spec: EnvSpec) -> int:
 
 
 def environment_cost(name: EnvName, seconds: float) -> EnvironmentCost:
-    """An environment's sizes, and the time of a random step if there are seconds to measure it."""
+    """An environment's sizes, and the time of a random step measured over `seconds`."""
     env = make_env(name)
     try:
         limit = env.env.spec.max_episode_steps if env.env.spec is not None else None
@@ -117,7 +119,7 @@ def _random_step_seconds(env: Adapter, seconds: float) -> float:
 def cell_seconds(
     cells: list[Cell], costs: dict[str, EnvironmentCost], console: Console
 ) -> dict[str, float]:
-    """Seconds of every cell, by id, from one short training of each kind."""
+    """Estimated seconds of every cell by id, from one short training of each kind."""
     devices.prepare()
     measured: dict[Any, TrainingCost] = {}
     seconds = {}
@@ -125,29 +127,29 @@ def cell_seconds(
         env, config = costs[cell.env.label], cell.config
         kind = _kind(config)
         if kind not in measured:
-            with console.status(f"trying {cell.method.label} on {cell.env.label}"):
+            with console.status(f"timing {cell.method.label} on {cell.env.label}"):
                 measured[kind] = training_cost(config, env)
         step = measured[kind].step_seconds + env.step_seconds
-        evaluations = evaluation_steps(config, measured[kind].num_judged, env.longest_episode)
+        evaluations = evaluation_steps(config, measured[kind].num_evaluated, env.longest_episode)
         seconds[cell.id] = config.options.steps * step + evaluations * env.step_seconds
     return seconds
 
 
 def _kind(config: Config) -> Any:
-    """What decides how long a step of training takes, besides the environment."""
+    """Everything besides the environment that decides how long a training step takes."""
     scheme, algorithm = config.scheme, config.algorithm
     names = ("updates_per_step", "hidden_sizes", "batch_size")
     sizes = [getattr(scheme, name, None) or getattr(algorithm, name, None) for name in names]
     return (scheme.name, algorithm.name, scheme.num_learners, *sizes)
 
 
-def evaluation_steps(config: Config, num_judged: int, longest_episode: int) -> int:
-    """Environment steps of all evaluations of a run, were every episode to go to its limit."""
+def evaluation_steps(config: Config, num_evaluated: int, longest_episode: int) -> int:
+    """Environment steps of all evaluations of a run if every episode has full length."""
     options = config.options
     if options.evaluation_period == 0:
         return 0
-    # The champion plays once more, on fresh episodes.
-    episodes = (num_judged + 1) * options.evaluation_episodes
+    # The champion is evaluated once more, on fresh episodes.
+    episodes = (num_evaluated + 1) * options.evaluation_episodes
     return -(-options.steps // options.evaluation_period) * episodes * longest_episode
 
 
@@ -156,15 +158,15 @@ def evaluation_steps(config: Config, num_judged: int, longest_episode: int) -> i
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """What learning takes: seconds per environment step, without the environment's own."""
+    """Seconds of training per environment step, without the environment itself."""
 
     step_seconds: float
-    num_judged: int
-    """Policies that are evaluated."""
+    num_evaluated: int
+    """Number of policies that an evaluation plays."""
 
 
 class Lap(NamedTuple):
-    """What happened between two looks at a training."""
+    """The time between two calls of the training's callback, with the steps and updates in it."""
 
     seconds: float
     steps: int
@@ -172,7 +174,7 @@ class Lap(NamedTuple):
 
 
 def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
-    """Train for a moment, without evaluations."""
+    """Time a short training without evaluations."""
     quick = {
         field.name: QUICK[field.name](getattr(config.scheme, field.name))
         for field in dataclasses.fields(config.scheme)
@@ -187,28 +189,28 @@ def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
         laps = _laps(training)
         per_round = scheme.updates_per_step if isinstance(scheme, EpisodeScheme) else None
         seconds = seconds_per_step(laps, per_round) - env.step_seconds
-        judged = jax.tree.leaves(scheme.champions(training.state))[0].shape[0]
-        return TrainingCost(max(seconds, 0.0), judged)
+        num_evaluated = jax.tree.leaves(scheme.champions(training.updater.state))[0].shape[0]
+        return TrainingCost(max(seconds, 0.0), num_evaluated)
     finally:
         training.close()
 
 
 def _laps(training: Training) -> list[Lap]:
-    """Laps of a training, until there are enough of them that include updates."""
+    """Laps of a training, until enough of them include updates."""
     laps: list[Lap] = []
     then = began = time.perf_counter()
     seen = (0, 0)
 
     def go_on(now: Training) -> bool:
         nonlocal then, seen
-        moment, counts = time.perf_counter(), (now.total_steps, now.updates)
+        moment, counts = time.perf_counter(), (now.counters.total_steps, now.counters.updates)
         laps.append(Lap(moment - then, counts[0] - seen[0], counts[1] - seen[1]))
         then, seen = moment, counts
         if moment - began > LONGEST_TRAINING_SECONDS:
             return False
         updating = [lap for lap in laps if lap.updates][NUM_COMPILING:]
         learned = sum(lap.seconds for lap in updating) > TRAINING_SECONDS / 2
-        past_reviews = now.time_step > 2 * QUICK_STEPS + 20
+        past_reviews = now.counters.time_step > 2 * QUICK_STEPS + 20
         return not (laps[-1].updates and learned and len(updating) > 3 and past_reviews)
 
     training.run(training.options.steps, go_on)
@@ -216,10 +218,10 @@ def _laps(training: Training) -> list[Lap]:
 
 
 def seconds_per_step(laps: list[Lap], updates_per_step: int | None) -> float:
-    """Seconds of one environment step with the updates that it entails, compilation left out.
+    """Seconds of one environment step with its share of updates, without compilation.
 
-    updates_per_step: how many are owed for a step, where they are made up for after whole
-    episodes; None where they follow the steps directly.
+    updates_per_step: the updates due per step in a scheme that makes them after whole episodes;
+    None in a scheme that makes them as it steps.
     """
     updating = [lap for lap in laps if lap.updates]
     if updates_per_step is not None:
@@ -237,27 +239,35 @@ def seconds_per_step(laps: list[Lap], updates_per_step: int | None) -> float:
 
 
 def _typical(laps: list[Lap]) -> float:
-    """Mean seconds of a lap, without the first ones and the slowest, which had to compile."""
+    """Mean seconds of a lap, without the first laps and the slowest, which include compilation."""
     seconds = [lap.seconds for lap in laps]
     kept = sorted(seconds[NUM_COMPILING:])[:-1] or [min(seconds)]
     return sum(kept) / len(kept)
 
 
 def grid_table(title: str, cells: list[Cell], values: dict[str, str]) -> Table:
-    """A value of each environment and method, by the ids of the cells."""
+    """Environments by methods, with the value of each cell by id.
+
+    Steps have a column of their own where environments differ in them.
+    """
     table = Table("environment", box=None, pad_edge=False, title=title, title_justify="left")
     methods = list(dict.fromkeys(cell.method.label for cell in cells))
+    steps = {cell.env.label: cell.config.options.steps for cell in cells}
+    differ = len(set(steps.values())) > 1
+    if differ:
+        table.add_column("steps", justify="right")
     for method in methods:
         table.add_column(escape(method), justify="right", overflow="fold")
     shown = {(cell.method.label, cell.env.label): values[cell.id] for cell in cells}
-    for env in dict.fromkeys(cell.env.label for cell in cells):
-        table.add_row(escape(env), *(shown.get((method, env), "-") for method in methods))
+    for env, number in steps.items():
+        own = [f"{number:,}"] if differ else []
+        table.add_row(escape(env), *own, *(shown.get((method, env), "-") for method in methods))
     return table
 
 
 @contextlib.contextmanager
 def _on_cores(cores: list[int]) -> Iterator[None]:
-    """Keep this thread, and those that it starts, to the cores that a run will have."""
+    """Pin this thread, and the threads it starts, to the cores that a run will have."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

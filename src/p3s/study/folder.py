@@ -1,11 +1,11 @@
-"""The folder of a study, and how each of its cells stands.
+"""The folder of a study, and the state of each of its cells.
 
 study.toml           the definition, with the steps and seeds in force
-cells.json           what every run is: method, environment, seed, the paper's score
+cells.json           method, environment, seed and published score of every run
 runs/<id>/           ordinary run folders
 failures/<id>.json   why a cell failed
-logs/<id>.log        what its process printed
-locks/<id>           held by the process that runs the cell, and free when that is gone
+logs/<id>.log        the output of its process
+locks/<id>           held by the process that runs the cell, and released when it ends
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from p3s.study.definition import Study
 
 @dataclass(frozen=True)
 class Progress:
-    """How a cell stands: complete, failed, running, stopped or waiting."""
+    """The state of a cell (complete, failed, running, stopped or waiting) and its last records."""
 
     state: str
     step: int = 0
@@ -39,7 +39,7 @@ class Progress:
 
 
 class StudyFolder:
-    """Paths, states and locks of a study's cells."""
+    """The paths, states and locks of a study's cells."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,32 +54,32 @@ class StudyFolder:
             "steps": study.steps,
             "cells": [cell.to_json() for cell in cells],
         }
-        # One at a time: two runners may begin together.
+        # The lock serializes writers: two schedulers may start at the same time.
         with (self.path / "locks" / ".folder").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             write_text(self.path / "study.toml", study.resolved_text())
             write_text(self.path / "cells.json", json.dumps(content, indent=1) + "\n")
 
     def run(self, cell: Cell) -> Path:
-        """A cell's run folder."""
+        """The run folder of a cell."""
         return self.path / "runs" / cell.id
 
     def log(self, cell: Cell) -> Path:
-        """What a cell's process prints."""
+        """The file with the output of a cell's process."""
         return self.path / "logs" / f"{cell.id}.log"
 
     def failure(self, cell: Cell) -> Path:
-        """Why a cell failed, if it did."""
+        """The file that says why a cell failed, if it did."""
         return self.path / "failures" / f"{cell.id}.json"
 
     # ------------------------------------------------------------------ locks
 
     def lock(self, cell: Cell) -> int | None:
-        """An open file that holds the cell's lock, or None if another process holds it."""
+        """A file descriptor that holds the cell's lock; None if another process holds it."""
         return try_lock(self.path / "locks" / cell.id)
 
     def is_locked(self, cell: Cell) -> bool:
-        """Whether a process runs the cell now."""
+        """Whether a process is running the cell."""
         if not (self.path / "locks" / cell.id).exists():
             return False
         descriptor = try_lock(self.path / "locks" / cell.id, shared=True)
@@ -90,7 +90,7 @@ class StudyFolder:
     # ------------------------------------------------------------------ states
 
     def is_complete(self, cell: Cell) -> bool:
-        """Whether a cell has run to its end; its checkpoints may have been removed since."""
+        """Whether a cell has run to its end, even if its checkpoints were discarded afterward."""
         run, steps = self.run(cell), cell.config.options.steps
         if (run / "checkpoints").is_dir():
             names = [path.name for path in (run / "checkpoints").glob("step-*")]
@@ -98,9 +98,9 @@ class StudyFolder:
         return (run / "policy.safetensors").exists() and is_complete(run, steps)
 
     def progress(self, cell: Cell, locked: bool | None = None) -> Progress:
-        """How a cell stands, from the ends of its records.
+        """The progress of a cell, from the last rows of its records.
 
-        locked: whether another process holds the cell, where that is known.
+        locked: whether a process holds the cell; None to find out.
         """
         run = self.run(cell)
         metrics = last_row(run / "metrics.jsonl") or {}
@@ -123,32 +123,32 @@ class StudyFolder:
         )
 
     def check_runs(self, cells: list[Cell]) -> None:
-        """Refuse to go on with a run that was begun with other settings than the study's."""
+        """Refuse to continue a run that was started with settings other than the study's."""
         for cell in cells:
             run = self.run(cell)
             if (run / "config.json").exists():
-                begun, now = load_config(run).to_json(), cell.config.to_json()
-                for key, was, value in _differences(begun, now):
+                started, now = load_config(run).to_json(), cell.config.to_json()
+                for key, before, value in _differences(started, now):
                     raise UserError(
-                        f"{run} was begun with {key} = {was}, the study says {value}: "
+                        f"{run} was started with {key} = {before}, but the study says {value}: "
                         "choose another --out, or remove that run"
                     )
 
 
-def _differences(begun: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """Settings of two configurations that differ, apart from how long they run."""
+def _differences(started: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The settings in which two configurations differ, besides their steps and notes."""
     found = []
-    for key in {**begun, **now}:
-        was, value = begun.get(key), now.get(key)
-        if isinstance(value, dict) and isinstance(was, dict):
-            found += _differences(was, value)
-        elif key not in ("steps", "note") and was != value:
-            found.append((key, was, value))
+    for key in {**started, **now}:
+        before, value = started.get(key), now.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found += _differences(before, value)
+        elif key not in ("steps", "note") and before != value:
+            found.append((key, before, value))
     return found
 
 
 def read_failure(path: Path) -> str | None:
-    """The error of a failure record in one line, or None if there is none."""
+    """The error in a failure record as one line; None if there is no record."""
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["error"])
     except FileNotFoundError:

@@ -1,18 +1,18 @@
-"""A study from its TOML file, with every grid multiplied out.
+"""Read a study from its TOML file and expand its grids.
 
-    name = "mine"                        the file's name unless given
-    steps = 100_000                      environment steps of every run, or the most of them
-    seeds = 5                            a count, or a list
+    name = "mine"                        defaults to the name of the file
+    steps = 100_000                      environment steps per run; an environment may set fewer
+    seeds = 5                            a count or a list
     environments = ["Hopper-v5", {id = "Ant-v5", delay = 20, steps = 50_000, fields = {...}}]
     preset = "paper"
 
-    [fields]                             fields of every run, as of `p3s train`
-    [grid]                               lists of values: each multiplies the runs
-    [[methods]]                          label, scheme, algorithm, preset, any field, an own grid
-    [paper."METHOD"]                     published scores by environment, shown beside the results
+    [fields]                             fields of every run: the options of `p3s train`
+    [grid]                               lists of values; every combination runs
+    [[methods]]                          label, scheme, algorithm, preset, any field, its own grid
+    [paper."METHOD"]                     published scores by environment, for reports
 
-Here the file is read and its structure checked; whether the names and fields exist is found out
-when its runs are made from it (cells.py).
+This module checks the structure of the file. Names and fields are checked when the cells are made
+(cells.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
 from p3s.errors import UserError, unknown
 from p3s.field_types import Mismatch, convert, show
 from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
-from p3s.study.toml_lines import Path as KeyPath
+from p3s.study.toml_lines import KeyPath
 
 _TOP = {
     "name": str,
@@ -53,23 +53,28 @@ _ENVIRONMENT = {
     "fields": dict,
 }
 _NAMES = ("scheme", "algorithm", "preset")
-_ELSEWHERE = {"seed": "seeds = [...]", "steps": "steps = ...", "env": "environments = [...]"}
-"""Fields of a run that a study sets at its top."""
+_TOP_LEVEL = {
+    "seed": "seed is set at the top of the file: seeds = [...]",
+    "steps": "steps is set at the top of the file or in an environment: steps = ...",
+    "env": "env is set at the top of the file: environments = [...]",
+    "delay": "delay belongs in an environment or in [grid]",
+}
+"""Options of `p3s train` that are not fields of a study, and where they belong."""
 
 
 def parse(text: str, file: str, default_name: str) -> Study:
-    """A study from the text of its file."""
+    """Parse a study from the text of its file."""
     blank = Study(file, text, default_name, "", STEPS, (), (), ())
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
         line = (match and match[2]) or text.count("\n") + 1
-        raise UserError(f"{file}:{line}: not TOML: {match[1] if match else error}") from error
+        raise UserError(f"{file}:{line}: invalid TOML: {match[1] if match else error}") from error
     _check_keys(blank, content, (), _TOP)
     name = content.get("name", default_name)
     if not re.fullmatch(r"\w[\w.-]*", name):
-        expected = "expected a letter or digit, then also '.', '_', '-'"
+        expected = "expected letters, digits, '_', '.' and '-', with no '.' or '-' at the start"
         raise blank.problem(("name",), f"name: {expected}, not {show(name)}")
     steps = content.get("steps", STEPS)
     if steps < 1:
@@ -77,7 +82,7 @@ def parse(text: str, file: str, default_name: str) -> Study:
     environments = tuple(_environments(blank, content))
     methods = tuple(_methods(blank, content))
     for kind, entries in (("environments", environments), ("methods", methods)):
-        _refuse_twins(blank, kind, entries)
+        _refuse_duplicates(blank, kind, entries)
     return dataclasses.replace(
         blank,
         name=name,
@@ -110,23 +115,22 @@ def _seeds(study: Study, seeds: int | list[Any]) -> tuple[int, ...]:
             raise study.problem(("seeds",), f"seeds must be at least 1, not {seeds}")
         return tuple(range(seeds))
     if not seeds:
-        raise study.problem(("seeds",), "seeds is empty: expected a count or a list of numbers")
+        message = "seeds is empty: expected a count or a list of whole numbers"
+        raise study.problem(("seeds",), message)
     for seed in seeds:
         if type(seed) is not int or seed < 0:
-            raise study.problem(
-                ("seeds",), f"seeds: expected whole numbers from 0, not {show(seed)}"
-            )
-    if len(set(seeds)) < len(seeds):
-        raise study.problem(("seeds",), "seeds: one is there twice")
+            message = f"seeds: expected whole numbers of at least 0, not {show(seed)}"
+            raise study.problem(("seeds",), message)
+        if seeds.count(seed) > 1:
+            raise study.problem(("seeds",), f"seeds: {seed} is listed twice")
     return tuple(seeds)
 
 
 def _environments(study: Study, content: dict[str, Any]) -> Iterator[Environment]:
     entries = content.get("environments", [])
     if not entries:
-        raise study.problem(
-            ("environments",), 'environments is empty: expected a list as ["Hopper-v5"]'
-        )
+        message = 'environments is empty: expected a list such as ["Hopper-v5"]'
+        raise study.problem(("environments",), message)
     delays = content.get("grid", {}).get("delay", [None])
     _check_list(study, delays, ("grid", "delay"))
     for index, entry in enumerate(entries):
@@ -134,11 +138,11 @@ def _environments(study: Study, content: dict[str, Any]) -> Iterator[Environment
         if isinstance(entry, str):
             entry = {"id": entry}
         elif not isinstance(entry, dict) or "id" not in entry:
-            message = 'environments: expected names, or tables as {id = "Ant-v5", delay = 20}'
-            raise study.problem(("environments",), f"{message}, not {show(entry)}")
+            message = 'expected names, or tables such as {id = "Ant-v5", delay = 20}'
+            raise study.problem(("environments",), f"environments: {message}, not {show(entry)}")
         _check_keys(study, entry, at, _ENVIRONMENT)
         if "delay" in entry and delays != [None]:
-            raise study.problem(at, "delay is in the grid too: leave one of them out", "delay")
+            raise study.problem(at, "delay is also in [grid]: set it in one place only", "delay")
         for delay in delays:
             yield _environment(study, entry, entry.get("delay", delay), at)
 
@@ -146,7 +150,7 @@ def _environments(study: Study, content: dict[str, Any]) -> Iterator[Environment
 def _environment(study: Study, entry: dict[str, Any], delay: Any, at: KeyPath) -> Environment:
     if delay is not None and delay != "end" and (type(delay) is not int or delay < 1):
         place = at if "delay" in entry else ("grid", "delay")
-        expected = 'expected a whole number from 1, or "end"'
+        expected = 'expected a whole number of at least 1, or "end"'
         raise study.problem(place, f"delay: {expected}, not {show(delay)}", "delay")
     name = parse_name(entry["id"], delay)
     if "kwargs" in entry:
@@ -155,12 +159,15 @@ def _environment(study: Study, entry: dict[str, Any], delay: Any, at: KeyPath) -
     steps, fields = entry.get("steps"), entry.get("fields", {})
     if steps is not None and steps < 1:
         raise study.problem(at, f"steps must be at least 1, not {steps}", "steps")
-    _refuse_elsewhere(study, fields, (*at, "fields"))
+    _refuse_top_level(study, fields, (*at, "fields"))
+    for key in _NAMES:
+        if key in fields:
+            raise study.problem((*at, "fields", key), f"{key} belongs in [[methods]] or [grid]")
     return Environment(entry["id"], name, label, entry.get("group"), at, steps, fields)
 
 
 def environment_label(name: EnvName) -> str:
-    """What a study calls an environment: 'Hopper-v5', 'Delayed Ant-v5', 'Pendulum-v1, delay 5'."""
+    """An environment's label: 'Hopper-v5', 'Delayed Ant-v5' or 'Pendulum-v1, delay 5'."""
     if name.delay is None:
         return name.id
     if name.delay == PAPER_DELAY and name.family in PAPER_ENVIRONMENTS:
@@ -171,13 +178,14 @@ def environment_label(name: EnvName) -> str:
 def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
     tables = content.get("methods", [{}])
     if not tables:
-        raise study.problem(("methods",), "methods is empty: expected tables [[methods]]")
+        message = "methods is empty: expected at least one table [[methods]]"
+        raise study.problem(("methods",), message)
     grid = {key: values for key, values in content.get("grid", {}).items() if key != "delay"}
     shared: dict[str, Any] = dict(content.get("fields", {}))
     for key in _NAMES[:2]:
         if key in shared:
-            raise study.problem(("fields", key), f"{key} belongs into [[methods]] or [grid]")
-    _refuse_elsewhere(study, shared, ("fields",))
+            raise study.problem(("fields", key), f"{key} belongs in [[methods]] or [grid]")
+    _refuse_top_level(study, shared, ("fields",))
     if "preset" in content:
         shared = {"preset": content["preset"], **shared}
     for index, table in enumerate(tables):
@@ -189,7 +197,7 @@ def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
             **{key: (*at, key) for key in table},
         }
         _check_type(study, table.get("grid", {}), (*at, "grid"), dict)
-        _refuse_elsewhere(study, table, at)
+        _refuse_top_level(study, table, at)
         own = {key: value for key, value in table.items() if key not in ("label", "grid")}
         _check_type(study, table.get("label", ""), (*at, "label"), str)
         axes = _axes(study, grid, table, at, origins)
@@ -198,12 +206,10 @@ def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
             yield _method(study, table.get("label"), {**shared, **own}, point, at, origins)
 
 
-def _refuse_elsewhere(study: Study, table: dict[str, Any], at: KeyPath) -> None:
+def _refuse_top_level(study: Study, table: dict[str, Any], at: KeyPath) -> None:
     for key in table:
-        if key in _ELSEWHERE:
-            raise study.problem((*at, key), f"{key} belongs to the top: {_ELSEWHERE[key]}")
-        if key == "delay":
-            raise study.problem((*at, key), "delay belongs to an environment or into [grid]")
+        if key in _TOP_LEVEL:
+            raise study.problem((*at, key), _TOP_LEVEL[key])
 
 
 def _axes(
@@ -213,15 +219,16 @@ def _axes(
     at: KeyPath,
     origins: dict[str, KeyPath],
 ) -> dict[str, list[Any]]:
-    """The lists that multiply a method, from the common grid and its own; notes their origins."""
+    """The lists of a method's grid, common and its own; records their places in `origins`."""
     axes: dict[str, list[Any]] = {}
     own = (*at, "grid")
     for place, values in ((("grid",), grid), (own, table.get("grid", {}))):
-        _refuse_elsewhere(study, values, place)
+        _refuse_top_level(study, values, place)
         for key, choices in values.items():
             _check_list(study, choices, (*place, key))
             if key in axes or (key in table and key != "grid"):
-                raise study.problem((*place, key), f"{key} is in the method too: leave one out")
+                message = f"{key} is set twice for this method: set it in one place only"
+                raise study.problem((*place, key), message)
             axes[key] = choices
             origins[key] = (*place, key)
     return axes
@@ -253,16 +260,16 @@ def _method(
     return Method(label, scheme, algorithm, preset, fields, at, dict(origins))
 
 
-def _refuse_twins(study: Study, kind: str, entries: tuple[Any, ...]) -> None:
-    """Labels become names of folders: two that come to the same would share their runs."""
+def _refuse_duplicates(study: Study, kind: str, entries: tuple[Any, ...]) -> None:
+    """Labels become folder names: two that give the same name would share their runs."""
     seen: dict[str, str] = {}
     for entry in entries:
         name = slug(entry.label)
         if name in seen:
             what = f"two {kind} are called {entry.label!r}"
             if seen[name] != entry.label:
-                what = f"{kind} {seen[name]!r} and {entry.label!r} have the same short name"
-            raise study.problem(entry.at, f"{what}: give one another label")
+                what = f"{kind} {seen[name]!r} and {entry.label!r} have the same folder name"
+            raise study.problem(entry.at, f"{what}: give one of them a different label")
         seen[name] = entry.label
 
 

@@ -1,15 +1,15 @@
-"""Run the cells of a study, several at a time, each in a process of its own.
+"""Run the cells of a study, several at a time, each in its own process.
 
-    while there are cells neither complete nor failed
-        a process ended: note how, and free its cores
-        cores are free: lock the next cell and start it
-        show how everything stands
+    while some cells are neither complete nor failed
+        if a process has ended: record how, and free its cores
+        if cores are free: lock the next cell and start it
+        show the progress
 
-A cell's lock belongs to its process: schedulers that share a folder never run the same cell, and
-whatever is killed, nothing stays locked. A scheduler that finds the rest locked waits for it.
+A cell's lock belongs to its process. Schedulers that share a folder therefore never run the same
+cell, and no lock outlives its process. A scheduler that finds all remaining cells locked waits.
 
-Every process gets the same number of cores. How many a run has may change its results in the last
-bits, so they must not depend on which of them happened to be free.
+Every process gets the same number of cores: that number can change the last bits of a result, so
+it must not depend on which cores happen to be free.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
 from p3s.study.worker import STOPPED
 
 POLL_SECONDS = 0.2
-"""Between two looks at the processes; it costs a few system calls."""
+"""Time between two polls of the processes; a poll costs a few system calls."""
 SHOW_SECONDS = 2.0
-"""Between two looks at the records of running cells."""
-ELSEWHERE_SECONDS = 2.0
-"""Before a cell that another process holds is tried again."""
+"""Time between two readings of the records of running cells."""
+RETRY_LOCK_SECONDS = 2.0
+"""Time before another attempt to lock a cell that another process holds."""
 PRINTED_BYTES = 4000
-"""How much of what a process printed is kept with its failure."""
+"""How much of a process's output is kept with its failure."""
 
 
 class Display(Protocol):
-    """What is told how the study stands."""
+    """Where a scheduler shows the progress of its study."""
 
     def event(self, cell: Cell, progress: Progress) -> None:
-        """A cell has changed its state."""
+        """Show that a cell has changed its state."""
 
     def refresh(self, progress: dict[str, Progress]) -> None:
-        """How all cells stand now, by id."""
+        """Show the progress of all cells, by id."""
 
     def say(self, text: str) -> None:
-        """Something that concerns all cells."""
+        """Show a message about the whole study."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class SchedulerOptions:
 
 
 def available_cores() -> list[int]:
-    """The cores that this process may use."""
+    """The cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
-    """Cores of each of so many processes: equally many, apart from each other where possible."""
+    """The cores of each of `jobs` processes: equally many, and disjoint if there are enough."""
     share = max(len(cores) // jobs, 1)
     return [[cores[(job * share + i) % len(cores)] for i in range(share)] for job in range(jobs)]
 
@@ -78,7 +78,7 @@ def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
 def launch(
     order: dict[str, Any], cores: list[int], lock: int, log: Path
 ) -> subprocess.Popen[bytes]:
-    """A worker with its order, on these cores, that holds the lock from now on."""
+    """Start a worker on these cores with its order; it inherits the lock."""
     threads = str(len(cores))
     with log.open("ab") as printed:
         process = subprocess.Popen(
@@ -87,7 +87,7 @@ def launch(
             stdout=printed,
             stderr=printed,
             pass_fds=[lock],
-            # Out of reach of the terminal's Ctrl-C: the scheduler says when to stop.
+            # Its own process group shields it from the terminal's Ctrl-C: the scheduler stops it.
             process_group=0,
             env={
                 **os.environ,
@@ -113,7 +113,7 @@ class _Running:
 
 
 class Scheduler:
-    """Runs cells until all are complete, failed, or somebody asks to stop."""
+    """Runs cells until all are complete or failed, or until a signal asks to stop."""
 
     def __init__(
         self, folder: StudyFolder, cells: list[Cell], options: SchedulerOptions, display: Display
@@ -133,24 +133,24 @@ class Scheduler:
         self._num_signals_handled = 0
 
     def run(self) -> int:
-        """Exit code: 0 all complete, 1 some are not, 128 + signal when told to stop."""
+        """Run the cells; the exit code is 0 if all are complete, else 1, or 128 + the signal."""
         next_show = 0.0
-        with self._signals_noted():
+        with self._catch_signals():
             while True:
                 self._reap()
                 self._obey_signals()
                 if not self._signals:
-                    self._start_what_fits()
+                    self._start_waiting()
                 if not self._running and (self._signals or not self._waiting):
                     break
                 if time.monotonic() >= next_show:
-                    self._look()
+                    self._refresh()
                     next_show = time.monotonic() + SHOW_SECONDS
                 time.sleep(POLL_SECONDS)
-        self._look()
+        self._refresh()
         if self._signals:
             return 128 + self._signals[0]
-        return int(any(one.state != "complete" for one in self._progress.values()))
+        return int(any(each.state != "complete" for each in self._progress.values()))
 
     # ------------------------------------------------------------------ starting
 
@@ -158,19 +158,19 @@ class Scheduler:
         state = self._progress[cell.id].state
         return state == "complete" or (state == "failed" and cell.id not in self._retrying)
 
-    def _start_what_fits(self) -> None:
+    def _start_waiting(self) -> None:
         now = time.monotonic()
         for cell in list(self._waiting):
             if not self._shares:
                 return
             if self._not_before.get(cell.id, 0.0) <= now:
-                self._try(cell)
+                self._try_to_start(cell)
 
-    def _try(self, cell: Cell) -> None:
-        """Start a cell, unless another process has it or has settled it meanwhile."""
+    def _try_to_start(self, cell: Cell) -> None:
+        """Start a cell, unless another process is running it or has settled it meanwhile."""
         lock = self._folder.lock(cell)
         if lock is None:
-            self._not_before[cell.id] = time.monotonic() + ELSEWHERE_SECONDS
+            self._not_before[cell.id] = time.monotonic() + RETRY_LOCK_SECONDS
             return
         self._waiting.remove(cell)
         try:
@@ -218,7 +218,7 @@ class Scheduler:
         self._note(cell)
 
     def _record_death(self, cell: Cell, code: int) -> None:
-        """A process that could not say itself why it ended: killed, or crashed."""
+        """Record the failure of a process that was killed or crashed before it could do so."""
         how = f"ended with exit code {code}"
         if code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
@@ -231,15 +231,15 @@ class Scheduler:
         write_failure(self._folder.failure(cell), f"the process {how}", printed, step)
 
     def _note(self, cell: Cell) -> None:
-        """Take in how a cell stands that no other process holds."""
+        """Read and show the progress of a cell that no process holds."""
         self._tell(cell, self._folder.progress(cell, locked=False))
 
     def _tell(self, cell: Cell, progress: Progress) -> None:
         self._progress[cell.id] = progress
         self._display.event(cell, progress)
 
-    def _look(self) -> None:
-        """Read how the cells stand that may have moved, and show it."""
+    def _refresh(self) -> None:
+        """Read the progress of the cells that may have changed, and show it."""
         for running in self._running:
             cell = running.cell
             self._progress[cell.id] = self._folder.progress(cell, locked=True)
@@ -251,7 +251,7 @@ class Scheduler:
     # ------------------------------------------------------------------ signals
 
     @contextlib.contextmanager
-    def _signals_noted(self) -> Iterator[None]:
+    def _catch_signals(self) -> Iterator[None]:
         def receive(number: int, frame: Any) -> None:
             self._signals.append(number)
 
@@ -265,7 +265,7 @@ class Scheduler:
                 signal.signal(number, handler)
 
     def _obey_signals(self) -> None:
-        """The first signal lets the processes write a checkpoint, the second kills them."""
+        """On the first signal the processes write a checkpoint; the second kills them."""
         if len(self._signals) == self._num_signals_handled:
             return
         first = self._num_signals_handled == 0 and len(self._signals) == 1
@@ -273,4 +273,4 @@ class Scheduler:
         for running in self._running:
             running.process.send_signal(signal.SIGTERM if first else signal.SIGKILL)
         if first and self._running:
-            self._display.say("stopping: running cells write a checkpoint (again to kill them)")
+            self._display.say("stopping: cells write a checkpoint first (interrupt again to kill)")

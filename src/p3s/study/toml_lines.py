@@ -1,15 +1,15 @@
-"""Where the keys of a TOML file stand, so that an error can name a line.
+"""The line of every key in a TOML file, so that an error can name it.
 
-The standard library's parser gives values without positions. This one gives positions without
-values, for text that the parser has accepted: it follows table headers, keys, and values that go
-over several lines, and needs to understand nothing else.
+The standard library's parser returns values without positions. This one returns positions without
+values, for text that the parser has accepted, so it need only follow table headers, keys, and
+values that span several lines.
 """
 
 from __future__ import annotations
 
 import re
 
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Keys and indices that lead to a value: ("methods", 1, "grid", "d_min")."""
 
 _KEY = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
@@ -23,16 +23,16 @@ _TOKEN = re.compile(
 
 
 class Positions:
-    """First and last line of every key and table header of a TOML text."""
+    """The first and last line of every key and table header in a TOML text."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.split("\n")
-        self._spans: dict[Path, tuple[int, int]] = {}
+        self._spans: dict[KeyPath, tuple[int, int]] = {}
         self._read(text)
 
     def _read(self, text: str) -> None:
-        table: Path = ()
-        counts: dict[Path, int] = {}
+        table: KeyPath = ()
+        counts: dict[KeyPath, int] = {}
         offset, line = 0, 1
         while offset < len(text):
             if match := _HEADER.match(text, offset):
@@ -48,14 +48,14 @@ class Positions:
                 end, line = _end_of_line(text, offset, line)
             offset = end
 
-    def span(self, path: Path) -> tuple[int, int] | None:
-        """First and last line of a key's assignment; a header's line for a table."""
+    def span(self, path: KeyPath) -> tuple[int, int] | None:
+        """First and last line of a key's assignment, or the header's line of a table."""
         return self._spans.get(path)
 
-    def line(self, path: Path, word: str | None = None) -> int:
-        """The line of a key, or of the closest table around it; 1 if there is none.
+    def line(self, path: KeyPath, word: str | None = None) -> int:
+        """The line of a key, or of the innermost table around it; 1 if there is none.
 
-        word: look for it in the lines of the value, which may be many.
+        word: if given, the line of the value that contains it.
         """
         while path and path not in self._spans:
             word = str(path[-1]) if word is None and isinstance(path[-1], str) else word
@@ -74,9 +74,9 @@ def _split(dotted: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in re.findall(_KEY, dotted))
 
 
-def _table(keys: tuple[str, ...], is_array: bool, counts: dict[Path, int]) -> Path:
-    """The path that a header opens; a name of an array of tables means its last table."""
-    path: Path = ()
+def _table(keys: tuple[str, ...], is_array: bool, counts: dict[KeyPath, int]) -> KeyPath:
+    """The path that a header opens; the name of an array of tables means its last table."""
+    path: KeyPath = ()
     for position, key in enumerate(keys):
         path = (*path, key)
         if is_array and position == len(keys) - 1:
@@ -93,7 +93,7 @@ def _end_of_line(text: str, offset: int, line: int) -> tuple[int, int]:
 
 
 def _end_of_value(text: str, offset: int, line: int) -> tuple[int, int]:
-    """Offset and number of the line after a value, whose brackets and strings may go on."""
+    """Offset and number of the line after a value, which may span several lines."""
     depth = 0
     for token in _TOKEN.finditer(text, offset):
         word = token[0]

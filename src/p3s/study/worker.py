@@ -1,7 +1,7 @@
-"""One cell of a study in a process of its own: `python -m p3s.study.worker`, its order on stdin.
+"""Run one cell of a study in its own process: `python -m p3s.study.worker`, its order on stdin.
 
-go on with the cell's run if it was begun, else begin it
-at the end                                         exit code 0
+continue the cell's run if it has started, else start it
+run complete                                       exit code 0
 told to stop, or the scheduler is gone             checkpoint, exit code STOPPED
 an error                                           failures/<id>.json, exit code FAILED
 """
@@ -32,25 +32,25 @@ STOPPED = 128 + signal.SIGTERM
 
 
 class StopRequest:
-    """Whether to stop: a signal came, or the process that started this one is gone."""
+    """True once a signal has arrived or the scheduler's process is gone."""
 
     def __init__(self, scheduler: int) -> None:
         self._scheduler = scheduler
-        self._signalled = False
+        self._signaled = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: Any) -> None:
-        self._signalled = True
+        self._signaled = True
 
     def __bool__(self) -> bool:
-        return self._signalled or os.getppid() != self._scheduler
+        return self._signaled or os.getppid() != self._scheduler
 
 
 def open_run(path: Path, config: Config) -> Training:
-    """The cell's training: where it stopped, or at its beginning."""
+    """The cell's training, resumed from its last checkpoint or newly started."""
     if not (path / "config.json").exists():
-        # Killed before anything was worth keeping, or never begun.
+        # Never started, or killed before there was anything worth keeping.
         shutil.rmtree(path, ignore_errors=True)
         return opening.begin(config, path)
     longer = config.options.steps > opening.load_config(path).options.steps
@@ -61,7 +61,7 @@ def open_run(path: Path, config: Config) -> Training:
 
 
 def run_cell(order: dict[str, Any]) -> int:
-    """Run a cell to its end or to a signal; the exit code."""
+    """Run a cell until it is complete or told to stop, and return the exit code."""
     stop = StopRequest(order["scheduler"])
     training: Training | None = None
     try:
@@ -87,7 +87,7 @@ def run_cell(order: dict[str, Any]) -> int:
             training.close()
     print(leave_run_page(Path(order["run"])))
     if order["discard_checkpoints"]:
-        # Renamed first: a run with half a checkpoint would be taken for an unfinished one.
+        # Rename first: a run with half a checkpoint would count as unfinished.
         gone = (Path(order["run"]) / "checkpoints").rename(Path(order["run"]) / ".discarded")
         shutil.rmtree(gone)
     return 0

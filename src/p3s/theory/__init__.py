@@ -1,10 +1,10 @@
-"""Theorem 1 of the paper on finite processes, where everything in it can be computed exactly.
+"""Theorem 1 of the paper on finite MDPs, where every quantity in it can be computed exactly.
 
     from p3s.theory import from_arrays, guided_update, theorem_1a
     update = guided_update(from_arrays(transition, reward, 0.9), log_old, log_best, beta=1.0)
     theorem_1a(update).margin        # how far the inequality is from failing
 
-docs/theory.md tells the story; `p3s theory` prints the check and draws its pictures.
+docs/theory.md explains the results; `p3s theory` prints the check and draws the figures.
 """
 
 from p3s.theory.lemmas import (
@@ -28,7 +28,7 @@ from p3s.theory.lemmas import (
     theorem_1b,
 )
 from p3s.theory.mdp import FiniteMDP, action_values, from_arrays, start_value, state_values
-from p3s.theory.policies import augmented_loss, guided_policy, kl, normalise, total_variation
+from p3s.theory.policies import augmented_loss, guided_policy, kl, normalize, total_variation
 from p3s.theory.tabular import History, Tabular, best_values, optimal_value, run_tabular
 from p3s.theory.update import (
     GuidedUpdate,
@@ -71,7 +71,7 @@ __all__ = [
     "lemma_5",
     "lemma_5_constants",
     "monotone_improvement",
-    "normalise",
+    "normalize",
     "optimal_value",
     "proposition_1",
     "proposition_2",

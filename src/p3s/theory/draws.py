@@ -1,9 +1,9 @@
-"""Random processes, policies and pulls on which the theorem is checked.
+"""Random processes, policies and values of beta on which the theorem is checked.
 
-Random policies almost never satisfy A1 in all states at once, so a third of the draws make it hold
-by construction: raising every action's probability by exp(kappa Q^old) raises E[Q^old] in every
-state. Discounts are drawn over all of [0, 0.99], with half of them below the limit sqrt(2) - 1
-above which A1 and A2 exclude each other (docs/theory.md), so that Theorem 1 is not vacuous here.
+Random policies almost never satisfy A1 in all states at once, so a third of the draws satisfy it
+by construction: weighting every action by exp(kappa Q^old) raises E[Q^old] in every state.
+Discounts cover [0, 0.99]. Half of them are below the limit sqrt(2) - 1 above which A1 and A2
+exclude each other (docs/theory.md), so that Theorem 1 is not vacuous here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.theory.lemmas import DISCOUNT_LIMIT
 from p3s.theory.mdp import FiniteMDP, action_values, start_value
-from p3s.theory.policies import normalise, tilt
+from p3s.theory.policies import normalize, tilt
 from p3s.theory.update import GuidedUpdate, guided_update
 
 
@@ -23,7 +23,10 @@ def random_mdps(
     rng: np.random.Generator,
     discount: float | np.ndarray | None = None,
 ) -> FiniteMDP:
-    """Dirichlet transitions from nearly deterministic to nearly uniform, rewards in [-1, 1]."""
+    """Processes with Dirichlet transitions, from nearly deterministic to nearly uniform.
+
+    Rewards are uniform in [-1, 1].
+    """
     shape = (num_mdps, num_states, num_actions)
     sharpness = 10.0 ** rng.uniform(-1.0, 1.0, size=(num_mdps, 1, 1, 1))
     weights = rng.standard_gamma(np.broadcast_to(sharpness, (*shape, num_states))) + 1e-12
@@ -41,13 +44,13 @@ def random_mdps(
 def random_policies(mdp: FiniteMDP, rng: np.random.Generator) -> np.ndarray:
     """Softmax policies from nearly uniform to nearly deterministic."""
     scale = 10.0 ** rng.uniform(-1.0, 0.7, size=(mdp.num_mdps, 1, 1))
-    return normalise(scale * rng.standard_normal(mdp.reward.shape))
+    return normalize(scale * rng.standard_normal(mdp.reward.shape))
 
 
 def random_population(
     mdp: FiniteMDP, num_learners: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of `num_learners` random policies, one that is not the best by return, and the best."""
+    """From `num_learners` random policies: one that is not the best by return, and the best."""
     population = np.stack([random_policies(mdp, rng) for _ in range(num_learners)])
     order = np.argsort([start_value(mdp, log_policy) for log_policy in population], axis=0)
     each = np.arange(mdp.num_mdps)
@@ -63,9 +66,9 @@ def random_updates(
     discount: float | np.ndarray | None = None,
     construct_every: int = 3,
 ) -> GuidedUpdate:
-    """Guided updates: every third with A1 by construction, the others guided by the best of four.
+    """Guided updates: every third satisfies A1 by construction, the others follow the best of four.
 
-    With `construct_every` 0 all are guided by the best of four by return, as a chief would choose.
+    With `construct_every` 0 all follow the best of four by return, as a chief would choose it.
     """
     mdp = random_mdps(num_mdps, num_states, num_actions, rng, discount)
     log_old, by_return = random_population(mdp, 4, rng)

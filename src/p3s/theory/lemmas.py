@@ -1,14 +1,14 @@
-"""Appendix A, step by step: each statement returns both its sides, each assumption is a predicate.
+"""Appendix A step by step: a statement returns both of its sides, an assumption is a predicate.
 
     A1      E_best[Q^old](s) >= E_old[Q^old](s)                              for all s
     A2      KL(new || best)(s) >= T = max{rho KL_max(new || old), d}         for all s
     A2'     beta (KL(new || best) + KL(best || new)) >= TV(new, best) span(Q^new - Q^old)
 
-A2' is ours: it does what A2 is for (new at least as good as best), needs no A1 and can hold at any
-discount, while A1 and A2 together cannot hold above a discount of 1/2 (docs/theory.md).
+A2' is ours. It implies what A2 is meant to imply (new is at least as good as best), needs no A1,
+and can hold at any discount. A1 and A2 cannot both hold above a discount of 1/2 (docs/theory.md).
 
-Differs from the authors in: T is always Lemma 5's own (update.threshold) unless one is given,
-because inequality (a) is false for smaller constants; the paper's "for some rho, d" hides that.
+Differs from the authors in: T defaults to the threshold that Lemma 5 derives (update.threshold),
+because inequality (a) is false for smaller constants. The paper's "for some rho, d" hides that.
 """
 
 from __future__ import annotations
@@ -18,22 +18,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from p3s.theory.mdp import FiniteMDP, action_values, discounted_sum, expected, next_expected
+from p3s.theory.mdp import (
+    FiniteMDP,
+    action_values,
+    advantages,
+    centered,
+    discounted_sum,
+    expected,
+    next_expected,
+)
 from p3s.theory.policies import kl, total_variation
-from p3s.theory.update import GuidedUpdate, improvement_gap, threshold
+from p3s.theory.update import GuidedUpdate, delta, improvement_gap, threshold
 
 DISCOUNT_LIMIT = np.sqrt(2.0) - 1.0
 """Above this discount A1 and A2 with Lemma 5's derived constants exclude each other."""
 SHARP_DISCOUNT_LIMIT = 0.5
-"""Above this discount A1 and A2 exclude each other for all constants that make Lemma 5 true."""
+"""Above this discount A1 and A2 exclude each other for any constants that make Lemma 5 true."""
 
 ROUNDING = 1e-12
-"""A divergence below this cannot be told from 0."""
+"""A divergence below this cannot be distinguished from 0."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Both sides of a statement for each process of the batch."""
+    """Both sides of a statement, for each process of the batch."""
 
     left: np.ndarray
     relation: str
@@ -41,13 +49,13 @@ class Sides:
 
     @property
     def margin(self) -> np.ndarray:
-        """How far the statement is from failing, worst state and action: (batch,)."""
-        room = {
+        """How far the statement is from failing in the worst state and action: (batch,)."""
+        slack = {
             ">=": lambda: self.left - self.right,
             "<=": lambda: self.right - self.left,
             "==": lambda: -np.abs(self.left - self.right),
         }[self.relation]()
-        return room.reshape(room.shape[0], -1).min(axis=1)
+        return slack.reshape(slack.shape[0], -1).min(axis=1)
 
 
 def a1_margin(update: GuidedUpdate) -> np.ndarray:
@@ -57,7 +65,7 @@ def a1_margin(update: GuidedUpdate) -> np.ndarray:
 
 
 def a1_holds(update: GuidedUpdate) -> np.ndarray:
-    """Assumption 1, for all states: (batch,) of bool."""
+    """Whether Assumption 1 holds in all states: (batch,) of bool."""
     return a1_margin(update) >= 0.0
 
 
@@ -68,15 +76,15 @@ def a2_margin(update: GuidedUpdate, level: np.ndarray | None = None) -> np.ndarr
 
 
 def a2_holds(update: GuidedUpdate, level: np.ndarray | None = None) -> np.ndarray:
-    """Assumption 2, for all states, with Lemma 5's constants unless T is given: (batch,).
+    """Whether Assumption 2 holds in all states, with Lemma 5's T unless `level` is given: (batch,).
 
-    The paper asks for d > 0, so a state in which new and best agree to rounding rules it out.
+    The paper requires d > 0, so A2 fails if new and best agree up to rounding in some state.
     """
     return (a2_margin(update, level) >= 0.0) & (update.kl_new_best.min(axis=-1) > ROUNDING)
 
 
 def corrected_a2_holds(update: GuidedUpdate) -> np.ndarray:
-    """A2', for all states: (batch,) of bool."""
+    """Whether A2' holds in all states: (batch,) of bool."""
     change = update.q_new - update.q_old
     drift = total_variation(update.log_new, update.log_best) * np.ptp(change, axis=-1)
     pull = update.beta[:, None] * (update.kl_new_best + update.kl_best_new)
@@ -99,7 +107,7 @@ def lemma_2(
 ) -> Sides:
     """Lemma 2: |E_other[A^pi]| <= 2 alpha max|A^pi|; alpha is the largest total variation."""
     alpha = _coupling(log_policy, log_other) if alpha is None else alpha
-    advantage = _advantage(log_policy, action_values(mdp, log_policy))
+    advantage = advantages(mdp, log_policy)
     bound = 2.0 * alpha * np.abs(advantage).max(axis=(1, 2))
     return Sides(np.abs(expected(log_other, advantage)), "<=", bound[:, None])
 
@@ -107,8 +115,8 @@ def lemma_2(
 def lemma_3(mdp: FiniteMDP, log_policy: np.ndarray, log_other: np.ndarray) -> Sides:
     """Lemma 3: Q^other = Q^pi + gamma E_other[sum_{t >= 1} gamma^{t-1} A^pi(s_t, a_t)]."""
     values = action_values(mdp, log_policy)
-    steps = expected(log_other, _advantage(log_policy, values))
-    ahead = next_expected(mdp, discounted_sum(mdp, log_other, steps))
+    per_step = expected(log_other, centered(log_policy, values))
+    ahead = next_expected(mdp, discounted_sum(mdp, log_other, per_step))
     right = values + mdp.discount[:, None, None] * ahead
     return Sides(action_values(mdp, log_other), "==", right)
 
@@ -121,7 +129,7 @@ def lemma_4(
 ) -> Sides:
     """Lemma 4: |Q^pi - Q^other| <= 2 eps gamma / (1 - gamma) max{C alpha^2, 1/C}, C = `balance`."""
     values = action_values(mdp, log_policy)
-    epsilon = np.abs(_advantage(log_policy, values)).max(axis=(1, 2))
+    epsilon = np.abs(centered(log_policy, values)).max(axis=(1, 2))
     alpha = _coupling(log_policy, log_other)
     scale = 2.0 * epsilon * mdp.discount / (1.0 - mdp.discount)
     bound = scale * np.maximum(balance * alpha**2, 1.0 / np.asarray(balance))
@@ -130,7 +138,7 @@ def lemma_4(
 
 
 def lemma_5(update: GuidedUpdate, level: np.ndarray | None = None) -> Sides:
-    """Lemma 5: Q^new <= Q^old + beta max{rho KL_max(new || old), d}; needs no A1 in fact."""
+    """Lemma 5: Q^new <= Q^old + beta max{rho KL_max(new || old), d}; it does not need A1."""
     level = threshold(update) if level is None else level
     return Sides(update.q_new, "<=", update.q_old + (update.beta * level)[:, None, None])
 
@@ -138,8 +146,7 @@ def lemma_5(update: GuidedUpdate, level: np.ndarray | None = None) -> Sides:
 def proposition_2(update: GuidedUpdate, level: np.ndarray | None = None) -> Sides:
     """Proposition 2 (needs A1): E_new[Q^new] >= E_best[Q^new] + beta Delta(s)."""
     level = threshold(update) if level is None else level
-    pull = update.beta[:, None] * (update.kl_new_best - level[:, None])
-    right = expected(update.log_best, update.q_new) + pull
+    right = expected(update.log_best, update.q_new) + update.beta[:, None] * delta(update, level)
     return Sides(expected(update.log_new, update.q_new), ">=", right)
 
 
@@ -156,12 +163,12 @@ def theorem_1b(update: GuidedUpdate, level: np.ndarray | None = None) -> Sides:
 
 
 def monotone_improvement(update: GuidedUpdate) -> Sides:
-    """What Theorem 1 is for (needs A1 and A2, or A2' alone): Q^new >= Q^best."""
+    """The conclusion of Theorem 1 (needs A1 and A2, or A2' alone): Q^new >= Q^best."""
     return Sides(update.q_new, ">=", update.q_best)
 
 
 def exact_improvement(update: GuidedUpdate) -> Sides:
-    """Theorem 1 without a loss: Q^new = Q^best + the gap whose Delta is the true one.
+    """Theorem 1 as an equality: Q^new = Q^best + the gap with the exact Delta.
 
     beta Delta*(s) = beta (KL(new || best) + KL(best || new)) + (E_new - E_best)[Q^new - Q^old](s)
     """
@@ -174,7 +181,7 @@ def exact_improvement(update: GuidedUpdate) -> Sides:
 
 
 def a1_geometry(update: GuidedUpdate) -> Sides:
-    """What A1 means for distances (needs A1): KL(old||new) >= KL(old||best) + KL(best||new)."""
+    """A1 as an inequality of distances: KL(old||new) >= KL(old||best) + KL(best||new)."""
     right = kl(update.log_old, update.log_best) + update.kl_best_new
     return Sides(kl(update.log_old, update.log_new), ">=", right)
 
@@ -183,13 +190,9 @@ def _coupling(log_policy: np.ndarray, log_other: np.ndarray) -> np.ndarray:
     return total_variation(log_policy, log_other).max(axis=-1)
 
 
-def _advantage(log_policy: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return values - expected(log_policy, values)[..., None]
-
-
 @dataclass(frozen=True)
 class Statement:
-    """A statement of the paper, what it assumes, and the function that gives its sides."""
+    """A statement of the paper, its assumptions, and the function that computes its sides."""
 
     name: str
     claim: str

@@ -1,7 +1,7 @@
-"""Where the statements stop being true: counter-examples, worked by hand or found by search.
+"""Where the statements stop being true: counterexamples, worked by hand or found by search.
 
-Each `Claim` is something the paper says, or that one may read into it, together with the draws to
-which it should apply; a draw in which its margin is clearly negative is a counter-example.
+Each `Claim` is something that the paper says or suggests, with the draws to which it should apply.
+A draw with a clearly negative margin is a counterexample.
 
 Differs from the authors in: the paper states none of these limits (docs/theory.md has the proofs).
 """
@@ -27,14 +27,14 @@ from p3s.theory.policies import kl
 from p3s.theory.update import GuidedUpdate, guided_update, threshold
 
 CLEARLY = 1e-6
-"""A margin below minus this is a counter-example, far from rounding."""
+"""A margin below minus this is a counterexample: rounding errors are far smaller."""
 CHIEF_RHO, CHIEF_D_MIN = 2.0, 0.02
-"""The paper's hyper-parameters rho and d_min, which take the place of Lemma 5's constants."""
+"""The paper's hyper-parameters rho and d_min, used instead of Lemma 5's constants."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A reading of the paper, the draws it speaks about, and how far it is from failing there."""
+    """A reading of the paper, the draws it applies to, and how far it is from failing there."""
 
     name: str
     applies: Callable[[GuidedUpdate], np.ndarray]
@@ -44,10 +44,10 @@ class Claim:
 def invest_or_cash(beta: float = 0.3, discount: float = 0.9) -> GuidedUpdate:
     """Two states, two actions: A1 holds, A2 holds for rho = 0.02 and d = 0.05, yet Q^new < Q^best.
 
-    In state 0, cash pays 0.3 and stays, invest leads to state 1; in state 1, waste pays 0 and
-    harvest pays 1, both lead back. The old policy invests with 1/2 but harvests with 1/10, so its
-    Q prefers cash. The best also invests with 1/2 and harvests with 9/10. The new policy follows
-    the old Q away from investing, which for somebody who harvests is a mistake.
+    In state 0, cash pays 0.3 and stays; invest leads to state 1. In state 1, waste pays 0 and
+    harvest pays 1; both lead back. The old policy invests with probability 1/2 but harvests with
+    1/10, so its Q prefers cash. The best policy also invests with 1/2, but harvests with 9/10. The
+    new policy follows the old Q and invests less, which is a mistake for a policy that harvests.
     """
     transition = np.zeros((2, 2, 2))
     transition[0, 0, 0] = transition[0, 1, 1] = 1.0
@@ -61,10 +61,10 @@ def invest_or_cash(beta: float = 0.3, discount: float = 0.9) -> GuidedUpdate:
 def rich_or_poor() -> GuidedUpdate:
     """Two states, three actions: A1 and A2 hold for rho = 2, d = 0.02, yet all of Q^new is worse.
 
-    Working in the rich state pays 0.9 for ever. The old policy mostly wastes time there, so its Q
-    sends everybody to the poor state, where it does no harm and rests for 0.2. The best works, and
-    one step of that is better than a step of the old policy (A1). The new policy believes the old
-    Q, goes to rest, and is far from the best (A2): farther than from the old one.
+    Working in the rich state pays 0.9 forever. The old policy mostly wastes time there, so its Q
+    prefers the poor state, where resting pays 0.2. The best policy works, and one step of it is
+    better than a step of the old policy (A1). The new policy trusts the old Q, goes to rest, and is
+    far from the best (A2): farther than from the old one.
     """
     transition = np.zeros((2, 3, 2))
     transition[0, 0, 1] = transition[0, 1, 0] = transition[0, 2, 0] = 1.0  # leave, waste, work
@@ -76,8 +76,11 @@ def rich_or_poor() -> GuidedUpdate:
 
 
 def rare_best(probability: float, discount: float) -> GuidedUpdate:
-    """One state: as the good action's `probability` under old = best goes to 0, A1 and A2 hold
-    together, with the smallest threshold Lemma 5 allows, up to a discount of 1/2."""
+    """One state in which A1 and A2 hold together up to a discount of 1/2.
+
+    The limit is reached as the `probability` of the good action under old = best goes to 0, with
+    the smallest threshold that Lemma 5 allows.
+    """
     mdp = from_arrays(np.ones((1, 2, 1)), np.array([[1.0, 0.0]]), discount)
     log_best = np.array([[[np.log(probability), np.log1p(-probability)]]])
     rarity = -np.log(probability)
@@ -85,18 +88,18 @@ def rare_best(probability: float, discount: float) -> GuidedUpdate:
 
 
 def some_threshold(update: GuidedUpdate) -> np.ndarray:
-    """The largest T for which A2 holds: "for some rho, d > 0" read as the paper prints it."""
+    """The largest T for which A2 holds: "for some rho, d > 0" taken literally."""
     return update.kl_new_best.min(axis=-1)
 
 
 def dominates(update: GuidedUpdate) -> np.ndarray:
-    """Where the best is at least as good as the old policy in every state, not only on average."""
+    """Where the best policy is at least as good as the old one in every state: (batch,) of bool."""
     best, old = (state_values(update.mdp, log) for log in (update.log_best, update.log_old))
     return (best - old).min(axis=-1) >= 0.0
 
 
 def better_by_return(update: GuidedUpdate) -> np.ndarray:
-    """Where the best has the higher expected return, which is all that a chief measures."""
+    """Where the best policy has the higher expected return, which is what a chief measures."""
     best, old = (start_value(update.mdp, log) for log in (update.log_best, update.log_old))
     return np.greater(best, old)
 
@@ -113,7 +116,7 @@ CHOICE_CLAIMS = (
     Claim("A1 for the best by return", better_by_return, a1_margin),
     Claim("A1 if V_best ≥ V_old in every state", dominates, a1_margin),
 )
-"""To be asked only of draws whose best was chosen by return."""
+"""Claims about draws whose best policy was chosen by return."""
 
 CLAIMS = (
     Claim("Lemma 1 without A1", lambda u: ~a1_holds(u), lambda u: lemma_1(u).margin),
@@ -144,7 +147,7 @@ CLAIMS = (
 def gap_slope(update: GuidedUpdate) -> np.ndarray:
     """d/dbeta of beta KL(new || best) in each state: KL - Var_new(Q^old) / beta^2, (batch, state).
 
-    Appendix B takes KL alone for this slope: it forgets that new moves with beta.
+    Appendix B takes KL alone as the slope; it ignores that new changes with beta.
     """
     policy = np.exp(update.log_new)
     mean = (policy * update.q_old).sum(axis=-1, keepdims=True)

@@ -1,12 +1,12 @@
-"""Finite Markov decision processes, always a batch of them, with exact values (Section 3.1).
+"""Batches of finite Markov decision processes with exact values (Section 3.1).
 
     P_pi(s, s') = sum_a pi(a|s) p(s'|s, a)
     V^pi        = (I - gamma P_pi)^-1 r_pi           one linear solve per process, in float64
     Q^pi(s, a)  = r(s, a) + gamma sum_s' p(s'|s, a) V^pi(s')
 
-Axis order everywhere: batch, state, action, next state. A policy is an array of
-log-probabilities (batch, state, action), so that a probability of 1e-300 is still a number.
-A terminal state is a state that returns to itself with reward 0 whatever the action.
+The axis order is always batch, state, action, next state. A policy is an array of
+log-probabilities (batch, state, action), so that tiny probabilities do not underflow. A terminal
+state returns to itself with reward 0 under every action.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from p3s.errors import UserError
 
 @dataclass(frozen=True)
 class FiniteMDP:
-    """A batch of finite processes of one size."""
+    """A batch of finite processes of the same size."""
 
     transition: np.ndarray
     """p(s'|s, a): (batch, state, action, next state)."""
@@ -33,21 +33,21 @@ class FiniteMDP:
 
     @property
     def num_mdps(self) -> int:
-        """How many processes the batch holds."""
+        """Number of processes in the batch."""
         return self.reward.shape[0]
 
     @property
     def num_states(self) -> int:
-        """States of each process."""
+        """Number of states in each process."""
         return self.reward.shape[1]
 
     @property
     def num_actions(self) -> int:
-        """Actions in each state."""
+        """Number of actions in each state."""
         return self.reward.shape[2]
 
     def take(self, index: np.ndarray | slice) -> FiniteMDP:
-        """The processes at these places of the batch."""
+        """The processes at these positions of the batch."""
         return FiniteMDP(
             self.transition[index], self.reward[index], self.discount[index], self.initial[index]
         )
@@ -66,15 +66,15 @@ def from_arrays(
     discount: float | np.ndarray,
     initial: np.ndarray | None = None,
 ) -> FiniteMDP:
-    """A batch from your own arrays; without a batch axis it becomes a batch of one."""
+    """A batch from arrays; arrays without a batch axis become a batch of one."""
     transition = np.asarray(transition, dtype=np.float64)
     reward = np.asarray(reward, dtype=np.float64)
     if reward.ndim == 2:
         transition, reward = transition[None], reward[None]
     if reward.ndim != 3 or transition.shape != (*reward.shape, reward.shape[1]):
         raise UserError(
-            "transition must be (state, action, next state) and reward (state, action), with or "
-            f"without a batch axis; got {transition.shape} and {reward.shape}"
+            "transition must have shape (state, action, next state) and reward (state, action), "
+            f"with or without a batch axis, not {transition.shape} and {reward.shape}"
         )
     num_mdps, num_states, _ = reward.shape
     discount = np.broadcast_to(np.asarray(discount, dtype=np.float64), (num_mdps,))
@@ -82,16 +82,21 @@ def from_arrays(
         initial = np.full(num_states, 1.0 / num_states)
     initial = np.broadcast_to(np.asarray(initial, dtype=np.float64), (num_mdps, num_states))
     if (discount < 0).any() or (discount >= 1).any():
-        raise UserError("discount must be at least 0 and below 1")
+        raise UserError(f"discount must be at least 0 and below 1, not {discount.tolist()}")
     for name, part in (("transition", transition), ("initial", initial)):
         if (part < 0).any() or not np.allclose(part.sum(axis=-1), 1.0, atol=1e-9):
-            raise UserError(f"every row of {name} must be probabilities that sum to 1")
+            raise UserError(f"every row of {name} must hold probabilities that sum to 1")
     return FiniteMDP(transition, reward, discount, initial)
 
 
 def expected(log_policy: np.ndarray, per_action: np.ndarray) -> np.ndarray:
     """E_{a ~ pi(.|s)} of a number per state and action: (batch, state)."""
     return (np.exp(log_policy) * per_action).sum(axis=-1)
+
+
+def centered(log_policy: np.ndarray, per_action: np.ndarray) -> np.ndarray:
+    """A number per state and action minus its mean under the policy; A^pi for Q^pi."""
+    return per_action - expected(log_policy, per_action)[..., None]
 
 
 def next_expected(mdp: FiniteMDP, per_state: np.ndarray) -> np.ndarray:
@@ -128,12 +133,11 @@ def action_values(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
 
 def advantages(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
     """A^pi = Q^pi - V^pi: (batch, state, action)."""
-    values = action_values(mdp, log_policy)
-    return values - expected(log_policy, values)[..., None]
+    return centered(log_policy, action_values(mdp, log_policy))
 
 
 def start_value(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
-    """Expected return from the first state, what a chief ranks learners by: (batch,)."""
+    """Expected return from the first state, by which a chief ranks learners: (batch,)."""
     return (mdp.initial * state_values(mdp, log_policy)).sum(axis=-1)
 
 
@@ -154,12 +158,12 @@ def sample_returns(
     for _ in range(num_steps):
         total += weight * mdp.reward[0, states, actions]
         weight *= mdp.discount[0]
-        states = draw(moves[states, actions], rng)
-        actions = draw(policy[states], rng)
+        states = sample_indices(moves[states, actions], rng)
+        actions = sample_indices(policy[states], rng)
     return total
 
 
-def draw(cumulative: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One index per row of cumulative probabilities along the last axis."""
+def sample_indices(cumulative: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Sample one index per row of cumulative probabilities along the last axis."""
     levels = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
     return (cumulative <= levels).sum(axis=-1)

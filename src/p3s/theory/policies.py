@@ -1,10 +1,11 @@
-"""Policies as log-probabilities, their distances, and the minimiser of eq. 3's augmented loss.
+"""Policies as log-probabilities, their distances, and the minimizer of the augmented loss (eq. 3).
 
     L~(pi)       = E_{s ~ D}[ E_{a ~ pi}[ -Q^{old}(s, a) ] + beta KL(pi(.|s) || pi_b(.|s)) ]
     pi_new(a|s)  proportional to  pi_b(a|s) exp(Q^{old}(s, a) / beta)        wherever D(s) > 0
 
-The loss is a sum over states of a function of pi(.|s) alone, so its minimiser does not depend on
-D as long as D gives every state some weight. Where D gives none the loss says nothing about pi.
+The loss is a sum of one term per state, which depends on pi(.|s) alone. Its minimizer therefore
+does not depend on D, as long as D gives every state some weight. In a state without weight the
+loss leaves pi free.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from scipy.special import logsumexp
 from p3s.theory.mdp import expected
 
 
-def normalise(logits: np.ndarray) -> np.ndarray:
+def normalize(logits: np.ndarray) -> np.ndarray:
     """Log-probabilities of a softmax over the last axis."""
     return logits - logsumexp(logits, axis=-1, keepdims=True)
 
 
 def tilt(log_policy: np.ndarray, per_action: np.ndarray) -> np.ndarray:
     """The policy proportional to pi(a|s) exp(x(s, a))."""
-    return normalise(log_policy + per_action)
+    return normalize(log_policy + per_action)
 
 
 def guided_policy(log_best: np.ndarray, values: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """The exact minimiser of the augmented loss: pi_b exp(Q / beta), normalised."""
-    # The shift changes nothing in exact arithmetic and keeps a small beta from losing digits.
+    """The exact minimizer of the augmented loss: pi_b exp(Q / beta), normalized."""
+    # The shift cancels in exact arithmetic; it keeps precision when beta is small.
     shifted = values - values.max(axis=-1, keepdims=True)
     return tilt(log_best, shifted / np.asarray(beta)[..., None, None])
 
@@ -39,18 +40,18 @@ def augmented_loss(
     beta: np.ndarray,
     weights: np.ndarray,
 ) -> np.ndarray:
-    """Eq. 4, with `weights` (batch, state) as the distribution D of states: (batch,)."""
+    """The augmented loss (eq. 3), with `weights` (batch, state) as the distribution D: (batch,)."""
     pull = np.asarray(beta)[..., None] * kl(log_policy, log_best)
     return (weights * (pull - expected(log_policy, values))).sum(axis=-1)
 
 
 def kl(log_policy: np.ndarray, log_other: np.ndarray) -> np.ndarray:
-    """KL(pi(.|s) || other(.|s)), exact also for two policies that nearly agree: (batch, state)."""
+    """KL(pi(.|s) || other(.|s)), precise even where the policies nearly agree: (batch, state)."""
     policy, other = np.exp(log_policy), np.exp(log_other)
     possible = policy > 0
     with np.errstate(invalid="ignore"):
         gap = np.where(possible, log_policy - log_other, 0.0)
-    # Each term is p log(p/q) - p + q >= 0; written with expm1 it does not cancel near p = q.
+    # Each term is p log(p/q) - p + q >= 0; expm1 avoids cancellation near p = q.
     near = np.abs(gap) < 0.5
     close = policy * (np.where(near, gap, 0.0) + np.expm1(-np.where(near, gap, 0.0)))
     far = np.where(possible, policy * np.where(near, 0.0, gap), 0.0) - policy + other
@@ -58,5 +59,5 @@ def kl(log_policy: np.ndarray, log_other: np.ndarray) -> np.ndarray:
 
 
 def total_variation(log_policy: np.ndarray, log_other: np.ndarray) -> np.ndarray:
-    """Half the L1 distance of pi(.|s) and other(.|s): (batch, state)."""
+    """Half the L1 distance between pi(.|s) and other(.|s): (batch, state)."""
     return 0.5 * np.abs(np.exp(log_policy) - np.exp(log_other)).sum(axis=-1)

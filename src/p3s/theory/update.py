@@ -1,14 +1,14 @@
-"""One guided update of one learner, with every quantity that Theorem 1 speaks about.
+"""One guided update of one learner, with every quantity in Theorem 1.
 
     old   the learner's policy at the end of the last period
     best  the best learner's policy at that moment
-    new   the minimiser of the augmented loss (policies.py)
+    new   the minimizer of the augmented loss (policies.py)
     T     the threshold max{rho KL_max(new || old), d}
     Delta(s) = KL(new || best)(s) - T
     gap(s, a) = beta E_{best}[sum_{k >= 1} gamma^k Delta(s_k) | s_0 = s, a_0 = a]
 
 Lemma 5's proof gives rho = 2 eps gamma C / (beta (1 - gamma)) and d = 2 eps gamma /
-(beta (1 - gamma) C), eps = max |A^new|, for any C > 0: one free constant, not two.
+(beta (1 - gamma) C) with eps = max |A^new|, for any C > 0: one free constant, not two.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy as np
 from p3s.theory.mdp import (
     FiniteMDP,
     action_values,
+    centered,
     discounted_sum,
-    expected,
     next_expected,
     state_values,
 )
 from p3s.theory.policies import guided_policy, kl, total_variation
 
 TINY = 1e-300
-"""Keeps the balanced constant C finite when a policy did not change at all."""
+"""Keeps the balanced constant C finite if the policy did not change."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,7 @@ class GuidedUpdate:
     @cached_property
     def epsilon(self) -> np.ndarray:
         """max |A^{new}| over states and actions: (batch,)."""
-        values = expected(self.log_new, self.q_new)[..., None]
-        return np.abs(self.q_new - values).max(axis=(1, 2))
+        return np.abs(centered(self.log_new, self.q_new)).max(axis=(1, 2))
 
 
 def guided_update(
@@ -91,7 +90,7 @@ def guided_update(
     beta: float | np.ndarray,
     visited: np.ndarray | None = None,
 ) -> GuidedUpdate:
-    """Minimise the augmented loss exactly; where `visited` is False the old policy stays."""
+    """Minimize the augmented loss exactly; the old policy stays where `visited` is False."""
     beta = np.broadcast_to(np.asarray(beta, dtype=np.float64), (mdp.num_mdps,))
     log_new = guided_policy(log_best, action_values(mdp, log_old), beta)
     if visited is not None:
@@ -104,7 +103,7 @@ def lemma_5_constants(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rho and d that Lemma 5's proof derives, each (batch,); `balance` is its C.
 
-    Without it C = 1 / sqrt(KL_max), which makes max{rho KL_max, d} as small as the proof allows:
+    By default C = 1 / sqrt(KL_max), which makes max{rho KL_max, d} as small as the proof allows:
     if A2 holds for any C, it holds for this one.
     """
     if balance is None:
@@ -117,14 +116,14 @@ def lemma_5_constants(
 def threshold(
     update: GuidedUpdate, rho: float | np.ndarray | None = None, d: float | np.ndarray | None = None
 ) -> np.ndarray:
-    """max{rho KL_max(new || old), d}: (batch,); without constants, those of Lemma 5's proof."""
+    """max{rho KL_max(new || old), d}: (batch,); by default with the constants of Lemma 5."""
     if rho is None or d is None:
         rho, d = lemma_5_constants(update)
     return np.maximum(rho * update.kl_max, d)
 
 
 def smallest_threshold(update: GuidedUpdate) -> np.ndarray:
-    """max(Q^new - Q^old) / beta, the least T for which Lemma 5 is true: (batch,)."""
+    """max(Q^new - Q^old) / beta, the smallest T for which Lemma 5 is true: (batch,)."""
     return (update.q_new - update.q_old).max(axis=(1, 2)) / update.beta
 
 

@@ -1,9 +1,9 @@
-"""Two small worlds in which the nearest reward is not the one to go for.
+"""Two small worlds in which the nearest reward is a trap.
 
-    chain   S at one side: a small reward just to the left, the large one far to the right
-    grid    a trap close to S pays a little and ends it; the goal is the other way
+    chain   a small reward just to the left of the start, a large one far to the right
+    grid    a trap close to the start pays a little and ends the episode; the goal is elsewhere
 
-Both are a `FiniteMDP` of one process whose terminal states return to themselves with reward 0.
+Each is a `FiniteMDP` of one process whose terminal states return to themselves with reward 0.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TRAP_GRID = (
     ".###.",
     "....G",
 )
-"""S start, # wall, T the trap (terminal, pays a little), G the goal (terminal, pays 1)."""
+"""S: start, #: wall, T: trap (terminal, pays a little), G: goal (terminal, pays 1)."""
 
 
 def deceptive_chain(length: int = 12, discount: float = 0.95, bait: float = 0.1) -> FiniteMDP:
-    """Start in the second place; the left end pays `bait`, the right end pays 1; both end it."""
+    """A chain that starts in its second state; the left end pays `bait`, the right end pays 1."""
     if length < 4:
-        raise UserError("a deceptive chain needs a length of at least 4")
+        raise UserError(f"the length of a deceptive chain must be at least 4, not {length}")
     transition = np.zeros((length, 2, length))
     reward = np.zeros((length, 2))
     transition[[0, -1], :, [0, -1]] = 1.0
@@ -41,12 +41,13 @@ def deceptive_chain(length: int = 12, discount: float = 0.95, bait: float = 0.1)
 def trap_grid(
     rows: tuple[str, ...] = TRAP_GRID, discount: float = 0.95, bait: float = 0.1
 ) -> FiniteMDP:
-    """A drawn grid as a process; a step into a wall or over the edge stays in place."""
+    """A grid given as text, as a process; a step into a wall or over the edge stays in place."""
     cells = {(y, x): mark for y, row in enumerate(rows) for x, mark in enumerate(row)}
     places = [place for place, mark in cells.items() if mark != "#"]
     index = {place: number for number, place in enumerate(places)}
-    if sum(cells[place] == "S" for place in places) != 1:
-        raise UserError("a grid needs exactly one start S")
+    num_starts = sum(cells[place] == "S" for place in places)
+    if num_starts != 1:
+        raise UserError(f"a grid must have exactly one start S, not {num_starts}")
     transition = np.zeros((len(places), len(MOVES), len(places)))
     reward = np.zeros((len(places), len(MOVES)))
     pay = {"T": bait, "G": 1.0}

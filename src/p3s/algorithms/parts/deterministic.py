@@ -1,41 +1,39 @@
 """A deterministic policy with Q functions behind it: what TD3 and DDPG share.
 
 value step    y = r + discount * gamma * min_j Q'_j(s', clip(pi'(s') + noise, -1, 1))
-              minimise sum_j mean (y - Q_j(s, a))²
-policy step   minimise mean(-Q_1(s, pi(s)) + weight * D(pi(s), guide(s)))      (Appendix H)
+              minimize sum_j mean (y - Q_j(s, a))²
+policy step   minimize mean(-Q_1(s, pi(s)) + weight * D(pi(s), guide(s)))      (Appendix H)
               targets <- (1 - tau) targets + tau online
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_value, q_values, value_loss
-from p3s.networks import apply_network, follow
+from p3s.field_types import Count, NonNegative, Positive, Sizes
+from p3s.networks import Model, apply_network, train_network
+from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
-def deterministic_action(policy: Params, observation: jax.Array) -> jax.Array:
+def deterministic_action(policy: Model, observation: jax.Array) -> jax.Array:
     """pi(s), in [-1, 1]."""
     return jnp.tanh(apply_network(policy, observation))
 
 
-def td_target(
-    target_policy: Params,
-    target_values: Params,
-    batch: Transition,
-    target_noise: jax.Array,
-    discount_factor: float,
+def target_values(
+    target_policy: Model, targets: Params, batch: Transition, target_noise: jax.Array
 ) -> jax.Array:
-    """y of Appendix G: the smallest target value at the smoothed target action."""
+    """Q'_j(s', clip(pi'(s') + noise, -1, 1)) of every target network, (networks, batch)."""
     smoothed = deterministic_action(target_policy, batch.next_observation) + target_noise
     next_action = jnp.clip(smoothed, -1.0, 1.0)
-    next_value = q_values(target_values, batch.next_observation, next_action).min(axis=0)
-    return bootstrap(batch, discount_factor, next_value)
+    return q_values(targets, batch.next_observation, next_action)
 
 
 def squared_distance(
@@ -47,17 +45,19 @@ def squared_distance(
 
 
 def policy_loss(
-    policy: Params,
-    value: Params,
+    policy: Model,
+    value: Model,
     observation: jax.Array,
     guide_action: jax.Array,
     weight: jax.Array,
     reduction: Literal["sum", "mean"],
-) -> tuple[jax.Array, jax.Array]:
-    """The augmented policy loss of Appendix H, and the mean distance to the guide in it."""
-    action = deterministic_action(policy, observation)
+) -> tuple[jax.Array, tuple[Model, jax.Array]]:
+    """The augmented policy loss of Appendix H, with the mean distance to the guide in it."""
+    outputs, after = train_network(policy, observation)
+    action = jnp.tanh(outputs)
     distance = squared_distance(action, guide_action, reduction).mean()
-    return -jnp.mean(q_value(value, observation, action)) + weight * distance, distance
+    loss = -jnp.mean(q_value(value, observation, action)) + weight * distance
+    return loss, (after, distance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,40 +65,31 @@ class DeterministicActorCritic(OffPolicy):
     """Base of TD3 and DDPG, which differ in the number of Q functions and in target noise."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
-    num_values: ClassVar[int]
 
-    hidden_sizes: tuple[int, ...] = (400, 300)
+    hidden_sizes: Sizes = (400, 300)
     """Widths of the hidden layers of policy and value networks."""
-    learning_rate: float = 1e-3
-    """Adam's step size, policy and values."""
-    exploration_noise: float = 0.1
+    learning_rate: Positive = 1e-3
+    """Adam's step size, for policy and values."""
+    num_values: Count = 2
+    """Value networks; the smallest estimate is the target, and the policy climbs the first."""
+    exploration_noise: NonNegative = 0.1
     """Standard deviation of the Gaussian noise on actions in training (σ)."""
     distance_reduction: Literal["sum", "mean"] = "sum"
     """D between policies: ½ sum (paper) or ½ mean (authors) of squares over action dimensions."""
     targets_start: Literal["online", "independent"] = "online"
     """Target networks start as copies of the online ones (paper) or at random (authors)."""
 
-    def problem(self) -> str | None:
-        if self.exploration_noise < 0:
-            return f"exploration_noise must be at least 0, not {self.exploration_noise}"
-        return super().problem()
-
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         online_key, target_key = jax.random.split(key)
         policy, value = self._init_networks(online_key, spec)
         independent = self.targets_start == "independent"
         targets = self._init_networks(target_key, spec) if independent else (policy, value)
-        extra = {
-            "target_policy": targets[0],
-            "target_value": targets[1],
-            "policy_optimizer": self.start_optimizer(policy),
-            "value_optimizer": self.start_optimizer(value),
-        }
-        return Learner(policy, value, extra)
+        optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
+        return Learner(policy, value, {"policy": targets[0], "value": targets[1]}, optimizers, {})
 
     def _init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
         keys = jax.random.split(key, 1 + self.num_values)
-        policy = self.init_network(keys[0], [spec.observation_size], spec.action_size)
+        policy = self.init_network(keys[0], [spec.observation.shape], spec.action_size)
         return policy, self.init_q_networks(keys[1:], spec)
 
     def act(
@@ -118,40 +109,38 @@ class DeterministicActorCritic(OffPolicy):
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
         noise = self.draw_target_noise(key, batch.action.shape)
-        extra = learner.extra
-        target = td_target(
-            extra["target_policy"], extra["target_value"], batch, noise, self.discount
-        )
-        loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        learner = learner._replace(value=value, extra={**extra, "value_optimizer": state})
-        return learner, {"value_loss": loss, "target_mean": target.mean()}
+        values = target_values(learner.targets["policy"], learner.targets["value"], batch, noise)
+        target = bootstrap(batch, self.discount_factor, self.combine(values, key))
+        loss_of = partial(value_loss, batch=batch, target=target)
+        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        optimizers = {**learner.optimizers, "value": state}
+        metrics = {"value_loss": loss, "target_mean": target.mean()}
+        return learner._replace(value=value, optimizers=optimizers), metrics
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        first_value = jax.tree.map(lambda stack: stack[0], learner.value)
-        guide_action = deterministic_action(guide.policy, batch.observation)
-        (loss, distance), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-            learner.policy,
-            first_value,
-            batch.observation,
-            guide_action,
-            guide.weight,
-            self.distance_reduction,
+        loss_of = partial(
+            policy_loss,
+            value=pick(learner.value, 0),
+            observation=batch.observation,
+            guide_action=deterministic_action(guide.policy, batch.observation),
+            weight=guide.weight,
+            reduction=self.distance_reduction,
         )
-        extra = learner.extra
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        learner = Learner(policy, learner.value, {**extra, "policy_optimizer": state})
+        policy, state, loss, distance = self.minimize(
+            loss_of, learner.policy, learner.optimizers["policy"]
+        )
+        optimizers = {**learner.optimizers, "policy": state}
+        learner = learner._replace(policy=policy, optimizers=optimizers)
         return self.follow_targets(learner), {"policy_loss": loss, "guide_distance": distance}
 
     def follow_targets(self, learner: Learner) -> Learner:
-        extra, rate = learner.extra, self.target_rate
         targets = {
-            "target_policy": follow(extra["target_policy"], learner.policy, rate),
-            "target_value": follow(extra["target_value"], learner.value, rate),
+            "policy": follow(learner.targets["policy"], learner.policy, self.target_rate),
+            "value": follow(learner.targets["value"], learner.value, self.target_rate),
         }
-        return learner._replace(extra={**extra, **targets})
+        return learner._replace(targets=targets)
 
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         return squared_distance(
@@ -165,5 +154,5 @@ class DeterministicActorCritic(OffPolicy):
     ) -> jax.Array:
         return q_values(learner.value, observation, action).min(axis=0)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
         return policy

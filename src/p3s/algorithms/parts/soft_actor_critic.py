@@ -1,130 +1,120 @@
 """What `sac` and `sac_discrete` share: two Qs, targets that follow, and a learned temperature.
 
-    value step    minimise sum_j ½ mean (y - Q_j(s, a))²;  targets <- (1 - tau) targets + tau online
-    policy step   minimise the soft policy loss + weight * KL(pi ‖ guide)
-                  minimise log alpha * (entropy of pi - target entropy)
+    value step    minimize sum_j ½ mean (y - Q_j(s, a))²;  targets <- (1 - tau) targets + tau online
+    policy step   minimize the soft policy loss + weight * KL(pi ‖ guide)
+                  minimize log alpha * (entropy of pi - target entropy)
 
-alpha grows while the policy is less random than wanted and shrinks while it is more so (Haarnoja
-et al. 2018b, Section 5). Differs from the text in one respect that has become usual: the loss is
+alpha grows while the policy is less random than its target entropy and shrinks otherwise (Haarnoja
+et al. 2018b, Section 5). Differs from the text in one respect that has become common: the loss is
 linear in log alpha instead of in alpha, so that a step does not shrink with alpha.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from p3s.algorithms.off_policy import OffPolicy
-from p3s.networks import follow
+from p3s.algorithms.off_policy import Loss, OffPolicy
+from p3s.field_types import Count, Positive
+from p3s.trees import follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
-
-PolicyLoss = Callable[[Params], tuple[jax.Array, tuple[jax.Array, jax.Array]]]
-"""Policy -> loss, (mean entropy, mean distance to the guide)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SoftActorCritic(OffPolicy):
     """Base of both soft actor-critics, which differ in how a policy is a distribution."""
 
-    initial_temperature: float = 1.0
+    num_values: Count = 2
+    """Value networks; the smallest estimate counts, for targets and policy."""
+    initial_temperature: Positive = 1.0
     """Weight of the entropy at the start (α)."""
 
-    def problem(self) -> str | None:
-        if self.initial_temperature <= 0:
-            return f"initial_temperature must be above 0, not {self.initial_temperature}"
-        return super().problem()
-
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
-        """A network that gives a distribution over actions."""
+        """A network whose outputs are a distribution over actions."""
         raise NotImplementedError
 
     def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
         """y of a minibatch."""
         raise NotImplementedError
 
-    def value_loss(self, values: Params, batch: Transition, target: jax.Array) -> jax.Array:
+    def value_loss(
+        self, values: Params, batch: Transition, target: jax.Array
+    ) -> tuple[jax.Array, tuple[Params, None]]:
         """Sum over j of ½ mean (y - Q_j(s, a))²."""
         raise NotImplementedError
 
     def policy_loss(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> PolicyLoss:
-        """The policy's loss on a minibatch as a function of its parameters."""
+    ) -> Loss:
+        """The policy's loss on a minibatch; with it the mean entropy and distance to the guide."""
         raise NotImplementedError
 
-    def wanted_entropy(self, learner: Learner, batch: Transition) -> jax.Array | float:
+    def entropy_goal(self, learner: Learner, batch: Transition) -> jax.Array | float:
         """Entropy that the temperature aims at."""
         raise NotImplementedError
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
-        keys = jax.random.split(key, 3)
+        keys = jax.random.split(key, 1 + self.num_values)
         policy, value = self.init_policy(keys[0], spec), self.init_q_networks(keys[1:], spec)
-        extra = {
-            "target_value": value,
-            **self.start_temperature(),
-            "policy_optimizer": self.start_optimizer(policy),
-            "value_optimizer": self.start_optimizer(value),
-        }
-        return Learner(policy, value, extra)
+        log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
+        return Learner(
+            policy=policy,
+            value=value,
+            targets={"value": value},
+            optimizers={
+                "policy": self.start_optimizer(policy),
+                "value": self.start_optimizer(value),
+                "temperature": self.start_optimizer(log_temperature),
+            },
+            extra={"log_temperature": log_temperature},
+        )
 
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
         target = self.soft_target(learner, batch, key)
-        loss, gradient = jax.value_and_grad(self.value_loss)(learner.value, batch, target)
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        extra = {
-            **extra,
-            "value_optimizer": state,
-            "target_value": follow(extra["target_value"], value, self.target_rate),
-        }
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
-        return Learner(learner.policy, value, extra), metrics
+        loss_of = partial(self.value_loss, batch=batch, target=target)
+        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        learner = learner._replace(
+            value=value,
+            targets={"value": follow(learner.targets["value"], value, self.target_rate)},
+            optimizers={**learner.optimizers, "value": state},
+        )
+        return learner, {"value_loss": loss, "target_mean": target.mean()}
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        extra = learner.extra
         loss_of = self.policy_loss(learner, batch, guide, key)
-        (loss, (entropy, distance)), gradient = jax.value_and_grad(loss_of, has_aux=True)(
-            learner.policy
+        policy, state, loss, (entropy, distance) = self.minimize(
+            loss_of, learner.policy, learner.optimizers["policy"]
         )
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        wanted = self.wanted_entropy(learner, batch)
         metrics = {
             "policy_loss": loss,
             "guide_distance": distance,
             "entropy": entropy,
             "temperature": temperature(learner),
         }
-        extra = {
-            **extra,
-            **self.adapt_temperature(extra, entropy, wanted),
-            "policy_optimizer": state,
-        }
-        return Learner(policy, learner.value, extra), metrics
-
-    def start_temperature(self) -> Params:
-        """The temperature's entries of `extra` before the first update."""
-        log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
-        return {
-            "log_temperature": log_temperature,
-            "temperature_optimizer": self.start_optimizer(log_temperature),
-        }
-
-    def adapt_temperature(
-        self, extra: Params, entropy: jax.Array, target_entropy: jax.Array | float
-    ) -> Params:
-        """The same entries after one step."""
-        gradient = entropy - target_entropy  # of the loss above, with respect to log alpha
-        log_temperature, state = self.descend(
-            extra["log_temperature"], gradient, extra["temperature_optimizer"]
+        log_temperature, temperature_state = self._adapt_temperature(
+            learner, entropy - self.entropy_goal(learner, batch)
         )
-        return {"log_temperature": log_temperature, "temperature_optimizer": state}
+        learner = learner._replace(
+            policy=policy,
+            optimizers={**learner.optimizers, "policy": state, "temperature": temperature_state},
+            extra={"log_temperature": log_temperature},
+        )
+        return learner, metrics
+
+    def _adapt_temperature(self, learner: Learner, gradient: jax.Array) -> tuple[Params, Params]:
+        """One step of log alpha; the gradient of its loss is the entropy above its goal."""
+        updates, state = optax.adam(self.learning_rate).update(
+            gradient, learner.optimizers["temperature"]
+        )
+        return optax.apply_updates(learner.extra["log_temperature"], updates), state
 
 
 def temperature(learner: Learner) -> jax.Array:

@@ -13,6 +13,7 @@ keeps log(1 - tanh²) finite there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -20,7 +21,8 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import OffPolicy, q_values
-from p3s.networks import apply_network, part
+from p3s.field_types import Count
+from p3s.networks import Model, apply_network, part, train_network
 from p3s.types import EnvSpec, Learner, Params
 
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0
@@ -34,10 +36,15 @@ class Gaussian(NamedTuple):
     log_std: jax.Array
 
 
-def gaussian(policy: Params, observation: jax.Array) -> Gaussian:
-    """The policy's distribution before squashing."""
-    mean, log_std = jnp.split(apply_network(policy, observation), 2, axis=-1)
+def gaussian_of(outputs: jax.Array) -> Gaussian:
+    """Mean and bounded log std from a network's outputs, (..., 2 actions)."""
+    mean, log_std = jnp.split(outputs, 2, axis=-1)
     return Gaussian(mean, jnp.clip(log_std, LOWEST_LOG_STD, HIGHEST_LOG_STD))
+
+
+def gaussian(policy: Model, observation: jax.Array) -> Gaussian:
+    """The policy's distribution before squashing."""
+    return gaussian_of(apply_network(policy, observation))
 
 
 def log_slope_of_tanh(before: jax.Array) -> jax.Array:
@@ -62,21 +69,26 @@ def gaussian_kl(ours: Gaussian, other: Gaussian) -> jax.Array:
 
 
 def policy_loss(
-    policy: Params,
+    policy: Model,
     values: Params,
+    combine: Callable[[jax.Array], jax.Array],
     observation: jax.Array,
     noise: jax.Array,
     temperature: jax.Array | float,
     guide: Gaussian,
     weight: jax.Array,
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    """mean(alpha log pi(a|s) - min_j Q_j(s, a) + weight KL), with mean entropy and mean KL."""
-    ours = gaussian(policy, observation)
+) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
+    """mean(alpha log pi(a|s) - min_j Q_j(s, a) + weight KL), with mean entropy and mean KL.
+
+    combine: one estimate from those of the value networks, the smallest in SAC.
+    """
+    outputs, after = train_network(policy, observation)
+    ours = gaussian_of(outputs)
     action, log_density = squashed_sample(ours, noise)
-    value = q_values(values, observation, action).min(axis=0)
+    value = combine(q_values(values, observation, action))
     distance = gaussian_kl(ours, guide).mean()
     loss = jnp.mean(temperature * log_density - value) + weight * distance
-    return loss, (-log_density.mean(), distance)
+    return loss, (after, (-log_density.mean(), distance))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +97,14 @@ class GaussianActorCritic(OffPolicy):
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 
-    batch_size: int = 256
+    batch_size: Count = 256
     """Transitions in a minibatch (B)."""
-    policy_period: int = 1
+    policy_period: Count = 1
     """Value updates per policy update."""
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """Mean and log std of every action dimension from one network."""
-        return self.init_network(key, [spec.observation_size], 2 * spec.action_size)
+        return self.init_network(key, [spec.observation.shape], 2 * spec.action_size)
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
@@ -107,7 +119,7 @@ class GaussianActorCritic(OffPolicy):
         return gaussian_kl(gaussian(policy, observation), gaussian(other, observation))
 
     def q_networks(self, learner: Learner) -> Params:
-        """The stacked pair of Q networks."""
+        """The stacked Q networks."""
         return learner.value
 
     def action_value(
@@ -115,5 +127,5 @@ class GaussianActorCritic(OffPolicy):
     ) -> jax.Array:
         return q_values(self.q_networks(learner), observation, action).min(axis=0)
 
-    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Params | None:
+    def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
         return part(policy, outputs=slice(spec.action_size))

@@ -1,13 +1,13 @@
 "use strict";
-// Charts as inline SVG: lines with bands, values under the pointer or the arrow keys.
+// Charts as inline SVG: lines with bands; the pointer and the arrow keys read values.
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const DASHES = ["", "7 4", "2 4", "9 3 2 3"];
-const NUM_COLOURS = 8;
+const NUM_COLORS = 8;
 
-const colourOf = (index) => `var(--c${index % NUM_COLOURS})`;
-// Dashes change after every fourth colour, so that curves differ in more than their colour.
-const dashOf = (each) => each.dash || DASHES[Math.floor(each.colour / 4) % DASHES.length];
+const colorOf = (index) => `var(--c${index % NUM_COLORS})`;
+// The dash changes after every fourth color, so that curves differ by more than their color.
+const dashOf = (each) => each.dash || DASHES[Math.floor(each.color / 4) % DASHES.length];
 
 function node(name, attributes, parent, text) {
   const made = document.createElementNS(NAMESPACE, name);
@@ -39,7 +39,7 @@ function plain(value) {
   return value.toExponential(2);
 }
 
-// A tick's name; `most` is the largest of its axis, so that all have the same unit.
+// The label of a tick; `most` is the largest tick of the axis, so that all share one unit.
 function short(value, most) {
   const size = Math.abs(value);
   if (size >= 1e6) return `${digits(value / 1e6, 2)}M`;
@@ -101,7 +101,7 @@ function nearest(xs, x) {
 }
 
 // A line chart in `host`. spec: {label, xName, xFormat, series, log, zero, range, marks, height};
-// a series: {name, colour, x, y, low, high, lines, around, counts}. Calling again draws it anew.
+// a series: {name, color, x, y, low, high, lines, around, counts}. Another call redraws the chart.
 function lineChart(host, spec) {
   host.chart = host.chart || prepare(host);
   host.chart.spec = spec;
@@ -123,7 +123,7 @@ function prepare(host) {
   };
   host.addEventListener("pointermove", move);
   host.addEventListener("pointerdown", move);
-  // A finger that is lifted leaves the chart too, but the value is still to be read.
+  // Lifting a finger also leaves the chart, but the value should stay readable.
   host.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") forget(host); });
   host.addEventListener("blur", () => forget(host));
   host.addEventListener("keydown", (event) => step(host, event));
@@ -149,7 +149,7 @@ function forget(host) {
   if (state.cursor) state.cursor.replaceChildren();
 }
 
-// Show every series' value at the x nearest to the one asked for.
+// Show the value of every series at the x nearest to the wanted one.
 function read(host, wanted) {
   const state = host.chart, spec = state.spec;
   const series = spec.series.filter((each) => each.x.length);
@@ -169,7 +169,7 @@ function read(host, wanted) {
     const gap = each.x.length > 1 ? (each.x[each.x.length - 1] - each.x[0]) / (each.x.length - 1) : Infinity;
     if (Math.abs(each.x[index] - x) > gap || !known(each.y[index])) continue;
     tipRow(state.tip, each, index);
-    node("circle", { class: "dot", r: 4, cx: state.toX(each.x[index]), cy: state.toY(each.y[index]), style: `fill:${colourOf(each.colour)}` }, state.cursor);
+    node("circle", { class: "dot", r: 4, cx: state.toX(each.x[index]), cy: state.toY(each.y[index]), style: `fill:${colorOf(each.color)}` }, state.cursor);
   }
   state.tip.hidden = false;
   const wide = state.tip.offsetWidth, left = state.toX(x) + 14;
@@ -179,7 +179,7 @@ function read(host, wanted) {
 
 function tipRow(tip, each, index) {
   const row = element("div", "row", tip);
-  element("i", "", row).style.background = colourOf(each.colour);
+  element("i", "", row).style.background = colorOf(each.color);
   element("span", "", row, each.name);
   element("b", "", row, each.format ? each.format(each.y[index]) : plain(each.y[index]));
   const notes = [];
@@ -188,7 +188,7 @@ function tipRow(tip, each, index) {
   if (notes.length) element("small", "", row, notes.join(" · "));
 }
 
-// From the lowest to the highest value; wide intervals of few seeds may leave the chart.
+// The range of the values; wide intervals from few seeds may leave the chart.
 function yRange(spec) {
   if (spec.range) return spec.range;
   const lists = spec.series.flatMap((each) => [each.y, ...(each.lines || each.around || [])]);
@@ -262,7 +262,7 @@ function draw(host) {
   node("rect", { x: left, y: 0, width: Math.max(0, width - right - left), height: state.bottom }, clip);
   drawSeries(svg, spec, state, left, width - right, `url(#${clip.id})`);
   state.cursor = node("g", {}, svg);
-  host.setAttribute("aria-label", `${spec.label} Arrow keys read values.`);
+  host.setAttribute("aria-label", `${spec.label} Use the arrow keys to read values.`);
   host.replaceChildren(svg, state.tip);
   state.tip.hidden = true;
 }
@@ -270,32 +270,32 @@ function draw(host) {
 function drawSeries(svg, spec, state, left, right, clip) {
   for (const mark of spec.marks || []) {
     const y = state.toY(mark.value);
-    const line = node("line", { class: "mark", x1: left, x2: right, y1: y, y2: y, style: `stroke:${colourOf(mark.colour)}` }, svg);
+    const line = node("line", { class: "mark", x1: left, x2: right, y1: y, y2: y, style: `stroke:${colorOf(mark.color)}` }, svg);
     node("title", {}, line, mark.name);
   }
   for (const each of spec.series) {
-    if (each.low) node("path", { class: "band", "clip-path": clip, d: bandOf(each, state.toX, state.toY), style: `fill:${colourOf(each.colour)}` }, svg);
+    if (each.low) node("path", { class: "band", "clip-path": clip, d: bandOf(each, state.toX, state.toY), style: `fill:${colorOf(each.color)}` }, svg);
   }
   for (const each of spec.series) {
     for (const line of each.lines || []) {
-      node("path", { class: "seed", d: pathOf(each.x, line, state.toX, state.toY), style: `stroke:${colourOf(each.colour)}` }, svg);
+      node("path", { class: "seed", d: pathOf(each.x, line, state.toX, state.toY), style: `stroke:${colorOf(each.color)}` }, svg);
     }
   }
   for (const each of spec.series) {
     const dash = dashOf(each);
     const single = each.y.filter(known).length === 1;
-    const attributes = { class: "line", "data-series": each.name, d: pathOf(each.x, each.y, state.toX, state.toY), style: `stroke:${colourOf(each.colour)}` };
+    const attributes = { class: "line", "data-series": each.name, d: pathOf(each.x, each.y, state.toX, state.toY), style: `stroke:${colorOf(each.color)}` };
     if (dash) attributes["stroke-dasharray"] = dash;
     if (each.width) attributes.style += `;stroke-width:${each.width}`;
     node("path", attributes, svg);
     if (single) {
       const index = each.y.findIndex(known);
-      node("circle", { class: "dot", r: 4, cx: state.toX(each.x[index]), cy: state.toY(each.y[index]), style: `fill:${colourOf(each.colour)}` }, svg);
+      node("circle", { class: "dot", r: 4, cx: state.toX(each.x[index]), cy: state.toY(each.y[index]), style: `fill:${colorOf(each.color)}` }, svg);
     }
   }
 }
 
-// Estimates with their intervals, one below the other. rows: {name, colour, value, low, high}.
+// Estimates with their intervals, one row each. rows: {name, color, value, low, high}.
 function intervalChart(host, rows, label) {
   const paint = () => {
     const width = host.clientWidth, each = 34, height = rows.length * each + 40;
@@ -312,14 +312,14 @@ function intervalChart(host, rows, label) {
       node("text", { x: toX(tick), y: height - 12, "text-anchor": "middle" }, svg, short(tick, 1));
     }
     rows.forEach((row, index) => {
-      const y = index * each + 24, colour = colourOf(row.colour);
+      const y = index * each + 24, color = colorOf(row.color);
       const room = Math.floor((left - 12) / 6.4);
       const name = row.name.length > room ? `${row.name.slice(0, room - 1)}…` : row.name;
       node("title", {}, node("text", { x: left - 12, y: y + 4, "text-anchor": "end", style: "fill:var(--ink)" }, svg, name), row.name);
       if (known(row.low)) {
-        node("line", { x1: toX(row.low), x2: toX(row.high), y1: y, y2: y, style: `stroke:${colour};stroke-width:9;stroke-linecap:round;opacity:.28` }, svg);
+        node("line", { x1: toX(row.low), x2: toX(row.high), y1: y, y2: y, style: `stroke:${color};stroke-width:9;stroke-linecap:round;opacity:.28` }, svg);
       }
-      const dot = node("circle", { cx: toX(row.value), cy: y, r: 5.5, style: `fill:${colour}` }, svg);
+      const dot = node("circle", { cx: toX(row.value), cy: y, r: 5.5, style: `fill:${color}` }, svg);
       node("title", {}, dot, `${row.name}: ${plain(row.value)}`);
     });
     host.replaceChildren(svg);

@@ -1,10 +1,10 @@
 "use strict";
-// The page: what is shown, and the switches that change it.
+// The page: fills the charts from the embedded data and redraws them when a control changes.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const find = (id) => document.getElementById(id);
 const hidden = new Set();
-const X_NAMES = { steps: "environment steps", updates: "updates of all learners", seconds: "" };
+const X_NAMES = { steps: "environment steps", updates: "updates over all learners", seconds: "" };
 
 function axis(kind, most) {
   if (kind !== "seconds") return { name: X_NAMES[kind], size: 1 };
@@ -18,7 +18,7 @@ function describe(panel, series) {
     const interval = each.low && known(each.low[last]) ? `, 95 % interval ${plain(each.low[last])} to ${plain(each.high[last])}` : "";
     return `${each.name} ends at ${plain(each.y[last])}${interval}`;
   });
-  return `Learning curves on ${panel.name}: ${ends.join("; ") || "nothing shown"}.`;
+  return `Learning curves on ${panel.name}: ${ends.join("; ") || "no curves shown"}.`;
 }
 
 function drawPanel(host) {
@@ -30,7 +30,7 @@ function drawPanel(host) {
   const unit = axis(kind, extent(shown.flatMap((each) => each.x[kind]))[1]);
   const series = shown.map((each) => {
     const y = each.y[measure];
-    return { name: each.name, colour: each.colour, x: each.x[kind].map((x) => x / unit.size), y: y.mean, low: everySeed ? null : y.low,
+    return { name: each.name, color: each.color, x: each.x[kind].map((x) => x / unit.size), y: y.mean, low: everySeed ? null : y.low,
       high: y.high, lines: everySeed ? y.lines : null, around: y.lines, counts: each.counts, width: each.width, dash: each.dash };
   });
   const marks = measure === "score" ? (panel.paper || []).filter((mark) => !hidden.has(mark.method)) : [];
@@ -45,8 +45,8 @@ function drawPanels() {
 
 function drawProfile() {
   const series = data.profile.series.filter((each) => !hidden.has(each.name)).map((each) => ({ ...each, x: data.profile.x }));
-  const label = "Performance profiles: the part of runs above each normalised score. The aggregates are in the table below.";
-  lineChart(find("profile"), { label, xName: "normalised score", series, range: [0, 1], xFormat: (x) => digits(x, 2) });
+  const label = "Performance profiles: the fraction of runs above each normalized score. The table below has the aggregates.";
+  lineChart(find("profile"), { label, xName: "normalized score", series, range: [0, 1], xFormat: (x) => digits(x, 2) });
 }
 
 function buildLegend() {
@@ -56,7 +56,7 @@ function buildLegend() {
     button.type = "button";
     button.setAttribute("aria-pressed", "true");
     const swatch = node("svg", { viewBox: "0 0 22 10", "aria-hidden": "true" }, button);
-    const line = node("line", { x1: 1, x2: 21, y1: 5, y2: 5, style: `stroke:${colourOf(each.colour)};stroke-width:3` }, swatch);
+    const line = node("line", { x1: 1, x2: 21, y1: 5, y2: 5, style: `stroke:${colorOf(each.color)};stroke-width:3` }, swatch);
     if (dashOf(each)) line.setAttribute("stroke-dasharray", dashOf(each));
     element("span", "", button, name);
     button.addEventListener("click", () => {
@@ -73,7 +73,7 @@ function drawStrip(run) {
   const learners = [...new Set(run.strip.map((part) => part[2]))].sort((a, b) => a - b);
   for (const learner of learners) {
     const entry = element("span", "", legend);
-    element("i", "swatch", entry).style.background = colourOf(learner);
+    element("i", "swatch", entry).style.background = colorOf(learner);
     entry.append(`learner ${learner}`);
   }
   const reign = new Map();
@@ -92,7 +92,7 @@ function paintStrip(host, run) {
   const toX = (x) => ((x - first) / (last - first || 1)) * width;
   const svg = node("svg", { height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   for (const [from, to, best] of run.strip) {
-    const rect = node("rect", { x: toX(from), y: 0, width: Math.max(0.6, toX(to) - toX(from) + 0.3), height: 30, style: `fill:${colourOf(best)}` }, svg);
+    const rect = node("rect", { x: toX(from), y: 0, width: Math.max(0.6, toX(to) - toX(from) + 0.3), height: 30, style: `fill:${colorOf(best)}` }, svg);
     node("title", {}, rect, `learner ${best} from ${digits(from, 0)} to ${digits(to, 0)} steps`);
   }
   for (const tick of ticksBetween(first, last, Math.max(2, Math.floor(width / 110)))) {
@@ -110,10 +110,10 @@ function drawChief() {
   const last = (list) => list.findLast(known);
   const common = { xName: "environment steps", log: true, xFormat: (x) => digits(x, 0) };
   lineChart(find("beta"), { ...common, label: `β over time, ending at ${plain(last(run.beta) ?? 0)}.`,
-    series: [{ name: "β", colour: 0, x: run.steps, y: run.beta }] });
+    series: [{ name: "β", color: 0, x: run.steps, y: run.beta }] });
   const distances = [["spread", 0, ""], ["target", 1, "6 4"], ["change", 2, "2 4"]]
     .filter(([name]) => run[name].some(known))
-    .map(([name, colour, dash]) => ({ name, colour, dash, x: run.steps, y: run[name] }));
+    .map(([name, color, dash]) => ({ name, color, dash, x: run.steps, y: run[name] }));
   const ends = distances.map((each) => `${each.name} ends at ${plain(last(each.y))}`);
   lineChart(find("distances"), { ...common, label: `Distances over time: ${ends.join(", ")}.`, series: distances });
 }

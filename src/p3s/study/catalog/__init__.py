@@ -1,4 +1,4 @@
-"""The studies that come with p3s, one TOML file each: the paper's figures and tables."""
+"""The studies that come with p3s: the paper's figures and tables, one TOML file each."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from p3s.study.definition import Study
 from p3s.study.reading import parse
 
 KEPT = Path("studies")
-"""Where studies are kept, by their names."""
+"""The folder in which studies are kept, each under its name."""
 
 
 def catalog() -> dict[str, Traversable]:
-    """The studies that come with p3s: name and file."""
+    """The files of the studies that come with p3s, by name."""
     files = resources.files("p3s.study.catalog")
     return {
         entry.name.removesuffix(".toml"): entry
@@ -25,7 +25,7 @@ def catalog() -> dict[str, Traversable]:
 
 
 def find_study(source: str) -> Study:
-    """A study by its name in the catalog, its TOML file, or its folder."""
+    """A study, given its name in the catalog, its TOML file, or its folder."""
     path = Path(source)
     known = catalog()
     if source in known:
@@ -39,7 +39,7 @@ def find_study(source: str) -> Study:
 
 
 def kept_study(folder: Path) -> Study:
-    """The study that is kept in a folder."""
+    """The study kept in a folder."""
     if not (folder / "study.toml").is_file():
         raise UserError(f"{folder} is not a study: it has no study.toml")
     return _read(folder / "study.toml")

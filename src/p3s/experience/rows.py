@@ -1,0 +1,81 @@
+"""Transitions as rows of bytes, so that a minibatch is one gather and one transfer to the device.
+
+A row is a packed record; its fields, in order:
+
+    observation, action (float32), reward (float32), discount (float32), next_observation
+
+With float32 observations an array of rows is float32 itself. With uint8 images it is uint8, and
+the device reads the float32 fields out of their bytes. Rollouts add two fields, `ended` and
+`present`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from p3s.types import Array, EnvSpec, Transition
+
+
+@lru_cache(maxsize=8)
+def record(spec: EnvSpec, extra: Sequence[str] = ()) -> np.dtype:
+    """The fields of a row, without padding between them."""
+    observation = (spec.observation.dtype, spec.observation.shape)
+    action_size = 1 if spec.discrete else spec.action_size
+    return np.dtype(
+        [
+            ("observation", *observation),
+            ("action", np.float32, (action_size,)),
+            ("reward", np.float32),
+            ("discount", np.float32),
+            ("next_observation", *observation),
+            *((name, np.float32) for name in extra),
+        ]
+    )
+
+
+def empty_rows(count: int, spec: EnvSpec, extra: Sequence[str] = ()) -> np.ndarray:
+    """Room for so many rows, (count, columns)."""
+    word = np.dtype(spec.observation.dtype)
+    return np.empty((count, record(spec, extra).itemsize // word.itemsize), word)
+
+
+def fields(rows: np.ndarray, spec: EnvSpec, extra: Sequence[str] = ()) -> np.ndarray:
+    """The same memory as records, (...): fields are read and written by name; on the host."""
+    return rows.view(record(spec, extra))[..., 0]
+
+
+def pack(spec: EnvSpec, transitions: Transition) -> np.ndarray:
+    """A batch of transitions as rows, (batch, columns)."""
+    rows = empty_rows(len(transitions.reward), spec)
+    view = fields(rows, spec)
+    for name, values in transitions._asdict().items():
+        view[name] = np.reshape(values, view[name].shape)
+    return rows
+
+
+def unpack(spec: EnvSpec, rows: Array, extra: Sequence[str] = ()) -> dict[str, Array]:
+    """The fields of rows (..., columns) on the device; discrete actions come back as int32."""
+    found: dict[str, Array] = {}
+    start, word = 0, np.dtype(spec.observation.dtype)
+    for name in record(spec, extra).names or ():
+        kind = record(spec, extra)[name]
+        end = start + kind.itemsize // word.itemsize
+        columns = rows[..., start:end]
+        if kind.base != word:
+            columns = columns.reshape(*columns.shape[:-1], -1, kind.base.itemsize)
+            columns = jax.lax.bitcast_convert_type(columns, kind.base)
+        found[name] = columns.reshape(*rows.shape[:-1], *kind.shape)
+        start = end
+    if spec.discrete:
+        found["action"] = found["action"][..., 0].astype(jnp.int32)
+    return found
+
+
+def unpack_transitions(spec: EnvSpec, rows: Array) -> Transition:
+    """Rows (..., columns) as transitions, on the device."""
+    return Transition(**unpack(spec, rows))

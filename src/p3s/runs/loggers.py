@@ -1,0 +1,51 @@
+"""Rows of a run as other tools read them: TensorBoard."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from p3s.errors import UserError
+
+
+def tensorboard_writer() -> Any:
+    try:
+        from tensorboardX import SummaryWriter
+    except ImportError as error:
+        raise UserError("--tensorboard needs tensorboardX: pip install 'p3s[tb]'") from error
+    return SummaryWriter
+
+
+_METRIC_TAGS = {"value_loss": "train/critic_loss", "policy_loss": "train/actor_loss"}
+
+
+def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
+    """A row as TensorBoard tags, the ones that users of Stable-Baselines3 know."""
+    scalars: dict[str, Any] = {}
+    if stream == "evaluations":
+        scalars = {
+            "eval/mean_reward": row["score"],
+            "eval/population_mean_reward": row["mean"],
+            "eval/champion_reward": row["champion_return"],
+        }
+        for learner, returns in enumerate(row["learner_returns"]):
+            scalars[f"learner_{learner}/eval_reward"] = sum(returns) / len(returns)
+    elif stream == "lineage":
+        scalars = {
+            f"population/{name}": row.get(name) for name in ("beta", "spread", "change", "best")
+        }
+    else:
+        scalars["time/fps"] = row["steps_per_second"]
+        scalars["rollout/ep_rew_mean"] = _mean(row["recent_returns"])
+        for learner, value in enumerate(row["recent_returns"]):
+            scalars[f"learner_{learner}/ep_rew_mean"] = value
+        for name, values in row["learners"].items():
+            scalars[_METRIC_TAGS.get(name, f"train/{name}")] = _mean(values)
+            for learner, value in enumerate(values):
+                scalars[f"learner_{learner}/{name}"] = value
+    return {tag: value for tag, value in scalars.items() if value is not None}
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None

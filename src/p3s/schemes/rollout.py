@@ -1,0 +1,66 @@
+"""An on-policy algorithm: one learner that learns from whole rollouts of its own.
+
+    every step: act, store into the rollout
+    when it is full: one update over all of it, and it is discarded
+
+There is no replay to share, so on-policy algorithms have no place in the other schemes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import jax
+
+from p3s import keys
+from p3s.algorithms.on_policy import OnPolicy
+from p3s.field_types import Count
+from p3s.learning.learners import init_learners
+from p3s.learning.rhythm import FullRollout, Rhythm
+from p3s.schemes.base import PopulationState, Scheme
+from p3s.types import EnvSpec, Metrics, Rollout
+
+NUM_RECENT = 10
+"""Training returns of which the mean is reported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPolicyRollout(Scheme):
+    """One learner that learns from rollouts of its own: PPO, ACKTR."""
+
+    name: ClassVar[str] = "rollout"
+    paper_name: ClassVar[str] = "original on-policy algorithm (Section 4.2)"
+
+    num_learners: Count = 1
+    """Always 1."""
+
+    def problem(self) -> str | None:
+        if self.num_learners != 1:
+            return (
+                f"scheme rollout has one learner, not {self.num_learners}: leave num_learners out"
+            )
+        return super().problem()
+
+    def rhythm(self) -> Rhythm:
+        assert isinstance(self.algorithm, OnPolicy)
+        return FullRollout(self.algorithm)
+
+    @property
+    def num_recent(self) -> int:
+        return NUM_RECENT
+
+    def with_policy(self, update: int, position: int, backlog: int) -> bool:
+        return True
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> PopulationState:
+        return PopulationState(init_learners(self.algorithm, key, spec, 1, identical=True))
+
+    def learn(
+        self, state: Any, batches: Rollout, key: jax.Array, with_policy: bool
+    ) -> tuple[Any, Metrics]:
+        """One update of the learner on its whole rollout."""
+        assert isinstance(self.algorithm, OnPolicy)
+        learner_keys = keys.per_learner(key, self.num_trained)
+        learners, metrics = jax.vmap(self.algorithm.improve)(state.learners, batches, learner_keys)
+        return state._replace(learners=learners), metrics

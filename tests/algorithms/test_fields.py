@@ -1,0 +1,123 @@
+"""No hyper-parameter of an off-policy algorithm is dead, and bad values are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.types import EnvSpec, Guide
+from tests.helpers import leaves
+from tests.helpers_losses import SPECS, random_batch
+
+OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
+"""The others: test_on_policy.py."""
+
+
+def make(algorithm: str, **fields) -> Algorithm:
+    return ALGORITHMS[algorithm](hidden_sizes=(16, 15), batch_size=7, **fields)
+
+
+@pytest.mark.parametrize("algorithm", OFF_POLICY)
+class TestFields:
+    """A hyper-parameter changes something; a number may be a traced one, another per learner."""
+
+    shaping = {  # noqa: RUF012
+        "hidden_sizes": (16, 14), "initialization": "xavier", "targets_start": "independent",
+        "distance_reduction": "mean", "double": False, "dueling": True,
+        "activation": "tanh", "layer_norm": True, "network": "test_linear",
+        "num_value_actions": 8, "num_particles": 8,
+    }  # fmt: skip
+    only_in_updates = ("double", "num_value_actions", "num_particles")
+    elsewhere = ("batch_size", "policy_period", "normalise_observations")
+    """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""
+
+    def numbers(self, made: Algorithm) -> dict[str, float]:
+        values = {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in (*self.elsewhere, *self.shaping)
+        }
+
+    def history(self, made: Algorithm, numbers: dict):
+        """What three updates leave behind, the distance and an action, for traced numbers."""
+        spec = SPECS[made.actions]
+        traced = dataclasses.replace(made, **numbers)
+        learner = traced.init(jax.random.key(0), spec)
+        guide = jax.tree.map(lambda leaf: 0.5 * leaf, learner.policy)
+
+        def update(learner, inputs):
+            batch, index = inputs
+            learner, _ = traced.value_step(learner, batch, jax.random.key(index))
+            pull = Guide(guide, jnp.float32(0.5))
+            return traced.policy_step(learner, batch, pull, jax.random.key(9 + index))[0], None
+
+        # Rewards are large, so that clips and thresholds are reached.
+        batches = [random_batch(spec, index) for index in range(3)]
+        batches = [batch._replace(reward=3 * batch.reward) for batch in batches]
+        stacked = jax.tree.map(lambda *parts: np.stack(parts), *batches)
+        learner, _ = jax.lax.scan(update, learner, (stacked, jnp.arange(3)))
+        seen = random_batch(spec, 7, 64).observation
+        action = traced.act(learner.policy, seen, jax.random.key(2), explore=True)
+        return learner, traced.distance(learner.policy, guide, seen), action
+
+    def test_none_is_dead(self, algorithm):
+        # Three updates are too few for the default period of hard targets.
+        hard = "target_period" in {
+            field.name for field in dataclasses.fields(ALGORITHMS[algorithm])
+        }
+        made = make(algorithm, **({"target_period": 2} if hard else {}))
+        numbers = self.numbers(made)
+        spec = SPECS[made.actions]
+        spaced = jax.jit(jax.vmap(lambda numbers: self.history(made, numbers)))
+        changed = [dict(numbers)] + [
+            {**numbers, name: self.other(name, value)} for name, value in numbers.items()
+        ]
+        stacked = {name: jnp.array([row[name] for row in changed]) for name in numbers}
+        histories = spaced(stacked)
+        for index, name in enumerate(numbers, start=1):
+            same = all(np.array_equal(leaf[0], leaf[index]) for leaf in leaves(histories))
+            assert not same, name
+        for name, value in self.shaping.items():
+            if not hasattr(made, name):
+                continue
+            other = dataclasses.replace(made, **{name: value})
+            updated = name in self.only_in_updates
+            ours, theirs = (self.shape_of(each, spec, updated) for each in (made, other))
+            assert ours != theirs, name
+
+    def other(self, name: str, value: float) -> float:
+        if name in ("target_period", "epsilon_updates"):
+            return 3
+        return value * 0.3 if value else 0.5
+
+    def shape_of(self, made: Algorithm, spec: EnvSpec, updated: bool):
+        """What fields that decide the form of things can change; an update only where needed."""
+        learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
+        observation = random_batch(spec, 0).observation
+        parts = [learner, made.distance(learner.policy, other.policy, observation)]
+        if updated:
+            mixed = other._replace(policy=learner.policy)
+            batch = random_batch(spec, 0)
+            guide = Guide(other.policy, jnp.float32(0.0))
+            value, _ = jax.jit(made.value_step)(mixed, batch, jax.random.key(0))
+            parts.append(jax.jit(made.policy_step)(value, batch, guide, jax.random.key(0)))
+        return [leaf.tobytes() for leaf in leaves(parts)]
+
+    def test_bad_values(self, algorithm):
+        for fields, message in (
+            ({"discount": 1.5}, "discount must be between 0 and 1"),
+            ({"target_rate": -0.1}, "target_rate must be between"),
+            ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+            ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
+            ({"batch_size": 0}, "batch_size must be at least 1"),
+            ({"activation": "step"}, "activation must be one of relu, tanh"),
+            ({"network": "none"}, "network 'none' is not known: import the module"),
+        ):
+            assert message in (ALGORITHMS[algorithm](**fields).problem() or "")
+        assert ALGORITHMS[algorithm]().problem() is None

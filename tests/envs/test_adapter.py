@@ -1,0 +1,65 @@
+"""Environments as the learners see them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from p3s.envs import Adapter, make_env
+from p3s.errors import UserError
+from tests.helpers import Counter
+
+
+class TestAdapter:
+    def test_actions_are_affine(self):
+        inner = Counter(low=-3.0, high=5.0)
+        env = Adapter(inner)
+        env.reset()
+        for action in ([-1, -1], [1, 1], [0, 0.5], [-2, 2]):
+            env.step(np.array(action, np.float32))
+        assert np.array(inner.actions).tolist() == [[-3, -3], [5, 5], [1, 3], [-3, 5]]
+        assert env.action_space == spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    @pytest.mark.parametrize(
+        ("space", "size"),
+        [
+            (spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(0, 1, (2, 2))}), 7),
+            (spaces.Tuple([spaces.Box(0, 1, (2,)), spaces.MultiBinary(3)]), 5),
+            (spaces.Box(0, 255, (2, 3), np.uint8), 6),
+        ],
+    )
+    def test_observations_are_flattened(self, space, size):
+        env = Adapter(Counter(observation_space=space))
+        observation, _ = env.reset(seed=0)
+        assert (observation.shape, observation.dtype) == ((size,), np.float32)
+        assert env.env_spec.observation_size == size
+
+    def test_unbounded_actions(self):
+        with pytest.raises(UserError, match="no finite bounds"):
+            Adapter(Counter(low=-np.inf, high=np.inf))
+
+    def test_callable(self):
+        assert make_env(lambda: Counter()).env_spec.action_size == 2
+        with pytest.raises(UserError, match="not a gymnasium"):
+            make_env(lambda: 3)  # type: ignore[arg-type, return-value]
+
+    def test_module_id(self):
+        assert make_env("gymnasium:Pendulum-v1").env_spec.observation_size == 3
+
+
+class TestWrongEnvironments:
+    def test_observations_that_do_not_fit_their_space(self):
+        class Wrong(Counter):
+            def _observe(self):
+                return np.zeros(1, np.float32)
+
+        env = make_env(partial(Wrong, observation_space=spaces.Box(-1, 1, (2,), np.float32)))
+        with pytest.raises(ValueError, match=r"shape \(1,\), its space \(2,\)"):
+            env.reset(seed=0)
+
+    def test_an_instance_instead_of_a_callable(self):
+        with pytest.raises(UserError, match="give a callable"):
+            make_env(Counter())

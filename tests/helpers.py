@@ -1,0 +1,171 @@
+"""What tests of several rooms share: small runs, run folders, commands, environments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from p3s.cli import main
+from p3s.config import Config, resolve
+from p3s.envs import make_env
+from p3s.runs import opening
+from p3s.runs.records import read_rows
+from p3s.schemes import SCHEMES, scheme_name
+from p3s.schemes.base import EpisodeScheme
+from p3s.train import Training
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout."""
+
+# ---------------------------------------------------------------------- small runs
+
+SMALL = {
+    "hidden_sizes": (16,),
+    "batch_size": 8,
+    "initial_steps": 20,
+    "review_period": 25,
+    "buffer_size": 1000,
+    "evaluation_period": 200,
+    "evaluation_episodes": 2,
+    "log_period": 100,
+}
+"""With these fields a run takes a second and still does everything that a run does."""
+
+
+def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields) -> Config:
+    """A run with the fields of SMALL, as far as the scheme has them."""
+    small = dict(SMALL)
+    if issubclass(SCHEMES[scheme_name(scheme)], EpisodeScheme):
+        small = {**small, "num_learners": 4}
+        del small["review_period"]
+    return resolve(env, scheme, **{**small, **fields})
+
+
+def small_training(env: str = "InvertedPendulum-v5", **fields) -> Training:
+    """A small run without a folder."""
+    config = small_config(env, **fields)
+    return Training(config, lambda: make_env(config.env))
+
+
+def trained(steps: int = 400, **fields) -> Training:
+    """A small run after its first steps."""
+    training = small_training(**fields)
+    training.run(steps)
+    return training
+
+
+def leaves(tree) -> list[np.ndarray]:
+    """All arrays of a pytree."""
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+
+
+# ---------------------------------------------------------------------- run folders
+
+TIMES = ("seconds", "steps_per_second")
+
+
+def record(path: Path) -> dict:
+    """All that a run wrote, less its times."""
+    rows = {
+        stream: [
+            {key: value for key, value in row.items() if key not in TIMES}
+            for row in read_rows(path / f"{stream}.jsonl")
+        ]
+        for stream in ("metrics", "evaluations", "lineage")
+    }
+    return {**rows, "policy": (path / "policy.safetensors").read_bytes()}
+
+
+def run(path: Path, until: int | None = None, **fields) -> None:
+    """800 steps into a folder; a stop at `until` writes nothing, as if the run was killed there."""
+    config = small_config(steps=800, checkpoint_period=100, **fields)
+    training = opening.begin(config, path)
+    training.run(800, callback=lambda now: now.total_steps < (until or 800))
+    training.close()
+
+
+def resume(path: Path, until: int = 800) -> list[str]:
+    """Continue what `run` began, to the end or to another kill."""
+    training, notes = opening.reopen(path)
+    training.run(800, callback=lambda now: now.total_steps < until)
+    training.close()
+    return notes
+
+
+# ---------------------------------------------------------------------- commands
+
+
+def call(capsys, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of one command."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(map(str, arguments)))
+    output = capsys.readouterr()
+    return ended.value.code or 0, output.out, output.err
+
+
+def p3s_process(*arguments, stdout=subprocess.DEVNULL) -> subprocess.Popen:
+    """The real command in a process of its own."""
+    command = [sys.executable, "-m", "p3s", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=stdout, text=True)
+
+
+def wait_for(path: Path, process: subprocess.Popen) -> None:
+    """Wait until the process has written to this file or folder, or has ended."""
+    while process.poll() is None:
+        if path.is_file() and path.stat().st_size > 0:
+            return
+        if path.is_dir() and any(path.iterdir()):
+            return
+        time.sleep(0.01)
+
+
+# ---------------------------------------------------------------------- environments
+
+
+class Counter(gymnasium.Env):
+    """Pays 1, 2, 3, ... and ends after `length` steps, terminated or truncated."""
+
+    def __init__(self, length=7, truncates=False, low=-1.0, high=1.0, observation_space=None):
+        self.length, self.truncates = length, truncates
+        self.action_space = spaces.Box(np.float32(low), np.float32(high), (2,), np.float32)
+        self.observation_space = observation_space or spaces.Box(-np.inf, np.inf, (1,))
+        self.actions = []
+
+    def _observe(self):
+        if self.observation_space.shape == (1,):
+            return np.array([self.count], np.float64)
+        return self.observation_space.sample()
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self._observe(), {}
+
+    def step(self, action):
+        self.count += 1
+        self.actions.append(np.array(action))
+        over = self.count == self.length
+        return self._observe(), float(self.count), over and not self.truncates, (
+            over and self.truncates
+        ), {}  # fmt: skip
+
+
+class Unpicklable(Counter):
+    """Keeps part of its state where nobody can capture it."""
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        state = {"count": 0}
+        self.next = lambda: state.update(count=state["count"] + 1) or state["count"]
+        return np.zeros(1), {}
+
+    def step(self, action):
+        return np.array([float(self.next())]), 0.0, False, False, {}

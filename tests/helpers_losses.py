@@ -1,0 +1,73 @@
+"""Batches, and losses in float64 numpy to compare the compiled ones with."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from p3s.types import EnvSpec, Transition
+
+SPECS = {"continuous": EnvSpec(3, 2), "discrete": EnvSpec(3, 4, discrete=True)}
+
+
+def random_batch(spec: EnvSpec, seed: int, size: int = 7) -> Transition:
+    draw = np.random.default_rng(seed)
+    if spec.discrete:
+        action = draw.integers(0, spec.action_size, size).astype(np.int32)
+    else:
+        action = draw.uniform(-1, 1, (size, spec.action_size)).astype(np.float32)
+    return Transition(
+        draw.normal(size=(size, spec.observation_size)).astype(np.float32),
+        action,
+        draw.normal(size=size).astype(np.float32),
+        draw.integers(0, 2, size).astype(np.float32),
+        draw.normal(size=(size, spec.observation_size)).astype(np.float32),
+    )
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def hand_worked() -> tuple[Transition, np.ndarray]:
+    """Four steps: one goes on, one terminates, one is truncated, one is where the rollout ends."""
+    nothing = np.zeros((4, 1), np.float32)
+    steps = Transition(nothing, nothing, floats(1, 2, 3, 4), floats(1, 0, 1, 1), nothing)
+    return steps, floats(0, 1, 1, 0)
+
+
+def numpy_tanh_mlp(layers, inputs):
+    for index, layer in enumerate(layers):
+        inputs = inputs @ layer["weight"] + layer["bias"]
+        if index < len(layers) - 1:
+            inputs = np.tanh(inputs)
+    return inputs
+
+
+def numpy_mlp(layers, inputs):
+    for index, layer in enumerate(layers):
+        inputs = inputs @ np.asarray(layer["weight"], np.float64) + np.asarray(layer["bias"])
+        if index < len(layers) - 1:
+            inputs = np.maximum(inputs, 0)
+    return inputs
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def check_loss(loss, numpy_loss, params) -> None:
+    value, gradient = jax.value_and_grad(loss)(params)
+    exact = jax.tree.map(lambda leaf: np.array(leaf, np.float64), params)
+    assert float(value) == pytest.approx(numpy_loss(exact), rel=1e-5, abs=1e-6)
+    for leaf, slopes in zip(jax.tree.leaves(exact), jax.tree.leaves(gradient), strict=True):
+        for index in np.ndindex(leaf.shape):
+            kept, ends = leaf[index], []
+            for step in (1e-5, -1e-5):
+                leaf[index] = kept + step
+                ends.append(numpy_loss(exact))
+            leaf[index] = kept
+            slope = (ends[0] - ends[1]) / 2e-5
+            assert float(slopes[index]) == pytest.approx(slope, rel=1e-3, abs=5e-5)

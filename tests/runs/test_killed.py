@@ -1,0 +1,70 @@
+"""A run killed with SIGKILL and resumed is the run that was never interrupted."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from p3s.schemes import SCHEMES
+from tests.helpers import p3s_process, record, wait_for
+
+
+def killed_equals_whole(folder: Path, *arguments: str, longest_wait: float) -> list[int]:
+    """Kill a run three times at random moments; the steps at which it was resumed."""
+    whole, parts = folder / "whole", folder / "parts"
+    assert p3s_process("train", *arguments, "--out", whole).wait() == 0
+    resumed_at = []
+    process = p3s_process("train", *arguments, "--out", parts)
+    for _ in range(3):
+        wait_for(parts / "checkpoints", process)
+        time.sleep(random.uniform(0.0, longest_wait))
+        assert process.poll() is None, "the run was over before it could be killed"
+        process.kill()
+        process.wait()
+        checkpoints = sorted((parts / "checkpoints").glob("step-*"))
+        resumed_at.append(int(checkpoints[-1].name.removeprefix("step-")))
+        process = p3s_process("resume", parts)
+    assert process.wait() == 0
+    assert record(parts) == record(whole)
+    return resumed_at
+
+
+def test_small_run(tmp_path, run_arguments):
+    killed_equals_whole(
+        tmp_path, "InvertedPendulum-v5", "--steps", "3000", *run_arguments, longest_wait=1.0
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"p3s"}))
+def test_every_scheme(tmp_path, run_arguments, scheme):
+    arguments = run_arguments
+    if scheme in ("cem", "erl"):
+        place = arguments.index("--review-period")
+        arguments = arguments[:place] + arguments[place + 2 :]
+    arguments = ["InvertedPendulum-v5", "--scheme", scheme, "--steps", "3000", *arguments]
+    killed_equals_whole(tmp_path, *arguments, longest_wait=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", ["Hopper-v5", "Ant-v5 --delay 20", "Hopper-v5 --preset authors"]
+)
+def test_twenty_thousand_steps(tmp_path, arguments):
+    resumed_at = killed_equals_whole(
+        tmp_path, *arguments.split(), "--steps", "20000", "--seed", "3", longest_wait=15.0
+    )
+    print(f"{arguments}: resumed at {resumed_at}, identical")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["ppo --minibatch-size 64 --rollout-steps 512", "acktr"])
+def test_on_policy(tmp_path, algorithm):
+    resumed_at = killed_equals_whole(
+        tmp_path, "InvertedPendulum-v5", "--scheme", "single", "--algorithm", *algorithm.split(),
+        "--steps", "20000", "--checkpoint-period", "300", longest_wait=3.0,
+    )  # fmt: skip
+    print(f"{algorithm}: resumed at {resumed_at}, identical")

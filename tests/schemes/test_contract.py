@@ -1,0 +1,97 @@
+"""Every scheme of the registry: contract, determinism, and schemes that must agree to the bit."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from p3s.config import resolve
+from p3s.presets import PRESETS
+from p3s.schemes import SCHEMES, scheme_name
+from p3s.schemes.base import StepScheme
+from tests.helpers import trained
+
+
+def learned(training) -> list[np.ndarray]:
+    """What learns, stacked; all of the state where no field is called learners."""
+    state = training.state
+    learning = state.learners if hasattr(state, "learners") else state
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(learning)]
+
+
+def same(ours, theirs) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(learned(ours), learned(theirs), strict=True))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+class TestContract:
+    def test_trains_and_counts(self, scheme):
+        training = trained(scheme=scheme)
+        scheme = training.scheme
+        assert training.total_steps == training.replay.num_added == 400
+        assert training.updates > 0
+        if isinstance(scheme, StepScheme):
+            own_steps = 400 // scheme.num_envs
+            assert training.updates == (own_steps - 19) * scheme.num_updates
+            assert training.total_updates == training.updates * scheme.num_trained
+        for leaf in jax.tree.leaves(training.state):
+            assert leaf.dtype in (np.float32, np.int32)
+            assert np.isfinite(leaf).all()
+        for field in scheme.stacked:
+            for leaf in jax.tree.leaves(getattr(training.state, field)):
+                assert leaf.shape[0] == scheme.num_trained
+        assert training.last_evaluation["step"] == 400
+        champions = jax.tree.leaves(scheme.champions(training.state))[0].shape[0]
+        judged = champions - len(scheme.extra_champions)
+        assert np.shape(training.last_evaluation["learner_returns"]) == (judged, 2)
+        assert training.policy().predict(np.zeros(4))[0].shape == (1,)
+
+    def test_same_seed_same_bits_other_seed_other_bits(self, scheme):
+        first, again, other = (trained(scheme=scheme, seed=seed) for seed in (3, 3, 4))
+        assert same(first, again)
+        assert first.last_evaluation["learner_returns"] == again.last_evaluation["learner_returns"]
+        moved = [
+            not np.array_equal(ours, theirs)
+            for ours, theirs in zip(learned(first), learned(other), strict=True)
+            if ours.dtype == np.float32 and ours.any()
+        ]
+        assert all(moved)
+        assert not np.array_equal(first.replay.rows[:400], other.replay.rows[:400])
+
+    def test_second_round_compiles_nothing(self, scheme):
+        training = trained(scheme=scheme)
+        compiled = training.program.num_compiled
+        assert compiled[0] in (1, 2)  # with a policy step and, in most schemes, without one
+        assert compiled[1] == 1  # acting
+        training.run(800)
+        assert training.program.num_compiled == compiled
+
+
+def test_guidance_of_weight_zero_is_sharing_to_the_bit():
+    ours, theirs = trained(800, scheme="p3s", beta=0.0), trained(800, scheme="sharing")
+    assert same(ours, theirs)
+    assert not same(trained(800, scheme="p3s"), theirs)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_population_of_one_is_single_to_the_bit(preset: str):
+    # The authors ran single TD3 with another code, which starts its networks in another way.
+    start = {"initialization": "fan_in", "targets_start": "online"}
+    ours = trained(300, scheme="p3s", num_learners=1, preset=preset, **start)
+    theirs = trained(300, scheme="single", preset=preset, **start)
+    assert same(ours, theirs)
+    assert ours.scheme.num_updates == 1
+
+
+@pytest.mark.parametrize("scheme", ["resetting", "center", "pbt", "cem", "erl"])
+def test_a_population_needs_two(scheme):
+    problem = str(resolve("Pendulum-v1", scheme, num_learners=1).scheme.problem())
+    assert f"scheme {scheme} needs" in problem
+    assert "two" in problem
+
+
+def test_names_of_the_paper():
+    for name in ("eso", "Re", "DRL", "P3S-TD3", "center-td3", "ESO-TD3", "pbt", "CEM-TD3",
+                 "ERL"):  # fmt: skip
+        assert scheme_name(name) in SCHEMES

@@ -1,0 +1,134 @@
+"""P3S: who is pulled, when the guide changes, what a review measures."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from p3s.algorithms import ALGORITHMS
+from p3s.schemes import P3S
+from p3s.schemes.p3s import P3SState
+from p3s.train import Training
+from p3s.types import EnvSpec
+from tests.helpers import leaves, small_training
+
+DRAW = np.random.default_rng(0)
+
+
+class TestP3S:
+    scheme = P3S(algorithm=ALGORITHMS["td3"](hidden_sizes=(4,)), num_learners=3)
+    spec = EnvSpec(2, 1)
+
+    def state(self, **fields) -> P3SState:
+        return self.scheme.init(jax.random.key(0), self.spec)._replace(**fields)
+
+    def test_pull_spares_the_best(self):
+        state = self.state(best=np.int32(1), beta=np.float32(4.0))
+        assert self.scheme.guide(state).weight.tolist() == [4.0, 0.0, 4.0]
+
+    def test_pull_before_the_first_selection(self):
+        assert self.scheme.guide(self.state()).weight.tolist() == [1.0, 1.0, 1.0]
+        authors = dataclasses.replace(self.scheme, guide_from_start=False)
+        assert authors.guide(self.state()).weight.tolist() == [0.0, 0.0, 0.0]
+
+    def test_guide_is_frozen_for_the_period(self):
+        training = small_training(num_learners=2)
+        training.run(2 * 60)
+        before = jax.device_get(training.state.guide)
+        training.run(2 * 74)
+        assert jax.tree.all(jax.tree.map(np.array_equal, before, training.state.guide))
+        training.run(2 * 75)
+        best = training.last_review["best"]
+        assert best is not None
+        frozen = jax.tree.map(lambda leaf: leaf[best], training.state.learners.policy)
+        assert jax.tree.all(jax.tree.map(np.array_equal, frozen, training.state.guide))
+
+    @pytest.mark.parametrize(
+        ("left_out", "expected_spread", "expected_change"),
+        [("period_best", (1 + 3) / 2, (10 + 30) / 2), ("new_best", (1 + 2) / 2, (10 + 20) / 2)],
+    )
+    def test_review_leaves_one_out(self, left_out, expected_spread, expected_change):
+        """Period's best is learner 1, the new best is learner 2; sums over 2 minibatches."""
+        scheme = dataclasses.replace(
+            self.scheme, left_out=left_out, distance_estimate="every_minibatch"
+        )
+        state = self.state(
+            best=np.int32(1),
+            spread_sums=np.array([2.0, 4.0, 6.0], np.float32),
+            change_sums=np.array([20.0, 40.0, 60.0], np.float32),
+            num_measured=np.int32(2),
+        )
+        returns = np.array([[0.0], [1.0], [2.0]])
+        after, review = scheme.review(state, returns, np.zeros((5, 2), np.float32), DRAW)
+        assert review == {
+            "best": 2, "beta": 0.5, "spread": expected_spread, "change": expected_change,
+        }  # fmt: skip
+        assert (int(after.best), float(after.beta), int(after.num_measured)) == (2, 0.5, 0)
+        assert after.spread_sums.tolist() == [0, 0, 0]
+
+    def test_review_measures_at_the_end_of_the_period(self):
+        learners = self.scheme.init_learners(jax.random.key(0), self.spec)
+        shift = np.array([0.0, 0.5, 1.0], np.float32)
+        policy = [dict(layer) for layer in learners.policy]
+        policy[-1] = {"weight": policy[-1]["weight"] * 0, "bias": np.arctanh(0.8 * shift)[:, None]}
+        zero = jax.tree.map(lambda leaf: np.zeros_like(leaf), learners.policy)
+        state = self.state(
+            learners=learners._replace(policy=policy),
+            old_policies=zero,
+            guide=jax.tree.map(lambda leaf: leaf[0], policy),
+            best=np.int32(0),
+        )
+        returns, observations = np.full((3, 1), np.nan), np.ones((5, 2), np.float32)
+        _, review = self.scheme.review(state, returns, observations, DRAW)
+        # Actions are 0, 0.4, 0.8: distances to the guide and to the old policies ½ 0.16 and ½ 0.64.
+        assert review["spread"] == pytest.approx((0.08 + 0.32) / 2, rel=1e-5)
+        assert review["change"] == pytest.approx((0.08 + 0.32) / 2, rel=1e-5)
+        assert review["best"] is None
+        assert review["beta"] == 0.5  # 0.2 < max(2 * 0.2, d_min) / 1.5
+
+    def test_nobody_is_guided_before_the_first_selection_in_authors(self):
+        scheme = dataclasses.replace(self.scheme, guide_from_start=False)
+        returns = np.full((3, 1), np.nan)
+        _, review = scheme.review(self.state(), returns, np.ones((5, 2), np.float32), DRAW)
+        assert (review["best"], review["beta"]) == (None, 1.0)
+
+
+class TestBounds:
+    """Reviews that always want to double beta, or always to halve it, leave it a usable number."""
+
+    def reviews(self, **fields) -> tuple[list[dict], Training]:
+        """A few hundred reviews, one after each own step."""
+        training = small_training(
+            num_learners=2, review_period=1, evaluation_period=0, learners_start="independent",
+            **fields,
+        )  # fmt: skip
+        found = []
+        training.run(2 * 320, callback=lambda now: found.append(now.last_review))
+        training.close()
+        return [review for review in found if review], training
+
+    def check_policies(self, training: Training) -> None:
+        policies = leaves(training.scheme.policies(training.state))
+        assert all(np.isfinite(leaf).all() for leaf in policies)
+
+    def test_a_radius_of_zero_keeps_beta_finite(self):
+        reviews, training = self.reviews(rho=0.0, d_min=0.0)
+        # Any spread asks for a doubling; 128 of them overflow float32.
+        assert sum(review["spread"] > 0 for review in reviews) > 200
+        limit = training.scheme.beta_limit
+        betas = [review["beta"] for review in reviews]
+        assert np.isfinite(betas).all()
+        assert limit <= max(betas) <= 2 * limit
+        self.check_policies(training)
+
+    def test_a_huge_radius_keeps_beta_above_zero(self):
+        reviews, training = self.reviews(d_min=1e6)
+        assert len(reviews) > 200
+        limit = training.scheme.beta_limit
+        betas = [review["beta"] for review in reviews]
+        assert 1 / (2 * limit) <= min(betas) <= 1 / limit
+        assert float(training.state.beta) > 0
+        self.check_policies(training)

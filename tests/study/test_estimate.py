@@ -1,0 +1,32 @@
+"""How long a study will take."""
+
+from __future__ import annotations
+
+import pytest
+
+from p3s.study import estimate
+from p3s.study.catalog import find_study
+from p3s.study.cells import make_cells
+
+
+def test_evaluations_count_at_full_length():
+    config = make_cells(find_study("figure5"))[0].config
+    # 250 evaluations of 4 learners and the champion once more, 10 episodes each.
+    assert estimate.evaluation_steps(config, 4, 1000) == 250 * 5 * 10 * 1000
+
+
+def test_seconds_per_step():
+    compiling, slow = estimate.Lap(9.0, 4, 1), estimate.Lap(3.0, 4, 1)
+    # Updates with every step, the slowest of which is left out.
+    even, odd = estimate.Lap(0.2, 4, 1), estimate.Lap(0.4, 4, 1)
+    laps = [estimate.Lap(0.1, 4, 0)] * 5 + [compiling] * 2 + [even, odd] * 4 + [slow]
+    assert estimate.seconds_per_step(laps, None) == pytest.approx(0.3 / 4)
+    # An update after a rollout of 10 steps.
+    rest, learn = estimate.Lap(0.1, 1, 0), estimate.Lap(1.1, 1, 1)
+    rollout = [*[rest] * 9, learn]
+    laps = [*[rest] * 9, estimate.Lap(9.0, 1, 1), *rollout * 4]
+    assert estimate.seconds_per_step(laps, None) == pytest.approx(0.2)
+    # Rounds: 3 steps at a time, and then one update for each of them.
+    rounds = [estimate.Lap(0.3, 3, 0)] * 8 + [estimate.Lap(9.0, 0, 1)] * 2
+    rounds += [estimate.Lap(0.5, 0, 1)] * 6
+    assert estimate.seconds_per_step(rounds, 1) == pytest.approx(0.1 + 0.5)

@@ -1,0 +1,52 @@
+"""Evaluations: noiseless returns that depend on seed and step alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import p3s
+from p3s.envs import make_env
+from p3s.errors import UserError
+from p3s.evaluation import Evaluator
+from tests.helpers import small_training
+
+
+class TestEvaluation:
+    def test_seeds_depend_on_step_learner_and_episode_only(self):
+        training = small_training("Pendulum-v1", num_learners=2)
+        training.run(100)
+        policies = training.scheme.champions(training.state)
+        whole = training.evaluator.play(policies, [0, 1], 3, step=5)
+        fresh = Evaluator(lambda: make_env("Pendulum-v1"), training.config.algorithm, seed=0)
+        import jax
+
+        alone = fresh.play(jax.tree.map(lambda leaf: leaf[1:], policies), [1], 2, step=5)
+        np.testing.assert_allclose(alone[0], whole[1, :2], rtol=1e-5)
+        later = fresh.play(policies, [0, 1], 3, step=6)
+        assert not np.isclose(later, whole).any()
+        assert len(np.unique(whole)) == 6
+
+    def test_returns_are_those_of_a_plain_loop(self, population):
+        env = make_env("Pendulum-v1")
+        policy = population.policy
+        returns = p3s.evaluate(policy, episodes=2, seed=7)
+        from p3s import keys
+
+        for episode in range(2):
+            observation, _ = env.reset(seed=keys.integer(7, "evaluation", 0, 0, episode))
+            total, over = 0.0, False
+            while not over:
+                observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
+                total, over = total + reward, terminated or truncated
+            assert returns[episode] == pytest.approx(total, rel=1e-4)
+
+    def test_does_not_disturb_training(self):
+        quiet, judged = (small_training(evaluation_period=period) for period in (0, 60))
+        for training in (quiet, judged):
+            training.run(400)
+        assert np.array_equal(quiet.replay.rows[:400], judged.replay.rows[:400])
+
+    def test_other_environment(self, population):
+        with pytest.raises(UserError, match="the policy is for"):
+            p3s.evaluate(population, "InvertedPendulum-v5")

@@ -1,0 +1,68 @@
+"""Presets: the values they give, for every scheme and environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from p3s.config import resolve
+from p3s.presets import PRESETS
+from tests.helpers import SMALL
+
+
+def test_random_phase():
+    text, code = (resolve("HalfCheetah-v5", preset=preset).scheme for preset in PRESETS)
+    assert (text.initial_steps, text.random_steps) == (2500, 2499)
+    assert (code.initial_steps, code.random_steps) == (2500, 3000)
+    assert resolve("Hopper-v5", preset="authors").scheme.random_steps == 1000
+    assert resolve("Hopper-v5", "single").scheme.initial_steps == 1000
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_build_and_survive_json(preset):
+    for env in ("Hopper-v1", "Delayed Ant-v1", "Pendulum-v1", "p3s/DelayedWalker2d-v5"):
+        config = resolve(env, preset=preset, **SMALL)
+        config.check()
+        assert type(config).from_json(config.to_json()) == config
+
+
+def test_presets_differ_in_every_row():
+    paper, authors = PRESETS["paper"], PRESETS["authors"]
+    assert paper.keys() == authors.keys()
+    assert all(paper[name] != authors[name] for name in paper)
+
+
+@pytest.mark.parametrize(
+    ("env", "d_min", "initial_steps"),
+    [("Hopper-v5", 0.05, 250), ("Walker2d-v5", 0.02, 250), ("HalfCheetah-v5", 0.05, 2500),
+     ("Ant-v5", 0.02, 2500), ("Delayed Hopper-v1", 0.02, 250), ("Delayed Ant-v1", 0.05, 2500),
+     ("p3s/DelayedHalfCheetah-v5", 0.02, 2500), ("Pendulum-v1", 0.05, 250)],
+)  # fmt: skip
+def test_appendix_i(env, d_min, initial_steps):
+    scheme = resolve(env).scheme
+    assert (scheme.d_min, scheme.initial_steps) == (d_min, initial_steps)
+
+
+class TestAuthorsInitialization:
+    """Xavier and independent targets are those of the authors' P3S code."""
+
+    def start(self, scheme: str) -> tuple[str, str]:
+        algorithm = resolve("Hopper-v5", scheme, preset="authors").algorithm
+        return algorithm.initialization, algorithm.targets_start
+
+    @pytest.mark.parametrize("scheme", ["single", "cem", "erl"])
+    def test_schemes_that_ran_with_another_code(self, scheme):
+        assert self.start(scheme) == ("fan_in", "online")
+
+    @pytest.mark.parametrize("scheme", ["p3s", "sharing"])
+    def test_schemes_of_the_p3s_code(self, scheme):
+        assert self.start(scheme) == ("xavier", "independent")
+
+    def test_a_value_of_the_users_wins(self):
+        fields = {"initialization": "xavier", "targets_start": "independent"}
+        algorithm = resolve("Hopper-v5", "single", preset="authors", **fields).algorithm
+        assert (algorithm.initialization, algorithm.targets_start) == ("xavier", "independent")
+
+
+def test_beta_is_bounded_in_both():
+    limits = [resolve("Hopper-v5", preset=preset).scheme.beta_limit for preset in PRESETS]
+    assert limits == [1e9, 1000.0]

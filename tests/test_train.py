@@ -1,0 +1,153 @@
+"""The loop: when learning and reviews begin, what the chief counts, what stops a run."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+from p3s.envs import Adapter
+from p3s.errors import TrainingStopped, UserError
+from p3s.runs import opening
+from p3s.train import Training
+from tests.helpers import Counter, small_config, small_training
+
+
+class TestBeginning:
+    """Actions are random while t < T_initial (Appendix H)."""
+
+    def test_updates_and_policy_actions_begin_with_step_t_initial(self):
+        """Equal policies without noise act alike in equal states; random actions differ."""
+        config = small_config(
+            num_learners=2, initial_steps=30, evaluation_period=0, exploration_noise=0.0
+        )
+        copies = []
+
+        def make() -> Adapter:
+            copies.append(Counter(1000))
+            return Adapter(copies[-1])
+
+        training = Training(config, make)
+        training.run(2 * 29)
+        assert training.updates == 0
+        training.run(2 * 30)
+        assert training.updates == 1
+        training.close()
+        ours, theirs = (copy.actions for copy in copies if len(copy.actions) == 30)
+        alike = [
+            np.allclose(one, other, atol=1e-6) for one, other in zip(ours, theirs, strict=True)
+        ]
+        assert alike == [False] * 29 + [True]
+
+    def test_first_review_is_at_t_initial_when_that_is_a_multiple_of_m(self):
+        fields = {"initial_steps": 50, "review_period": 25, "evaluation_period": 0}
+        training = small_training(num_learners=2, **fields)
+        training.run(2 * 49)
+        assert training.last_review == {}
+        training.run(2 * 50)
+        assert training.last_review["step"] == 2 * 50
+        training.close()
+
+
+class TestRandomEpisodes:
+    """Episodes of 10 steps, each with a return of 55, and a chief that looks after each of them."""
+
+    def counted(self, initial_steps: int, skip: bool) -> list[bool]:
+        """At the end of each of the first five episodes: whether the chief knows a return."""
+        config = small_config(
+            initial_steps=initial_steps, skip_random_episodes=skip, review_period=10,
+            recent_episodes=1, num_learners=2, evaluation_period=0, learning_rate=1e-6,
+        )  # fmt: skip
+        training = Training(config, lambda: Adapter(Counter(10)))
+        returns = []
+
+        def note(now):
+            if now.total_steps % 20 == 0:
+                returns.append(now.last_review.get("recent_returns", [np.nan])[0])
+
+        training.run(2 * 50, callback=note)
+        training.close()
+        assert all(value == 55.0 or np.isnan(value) for value in returns)
+        return [value == 55.0 for value in returns]
+
+    def test_all_count_unless_told_otherwise(self):
+        # The first review is at step 30; the returns before it were kept for it.
+        assert self.counted(initial_steps=25, skip=False) == [False, False, True, True, True]
+
+    def test_an_episode_with_a_random_action_in_it_does_not_count(self):
+        # Actions are random until step 24: the third episode, steps 21 to 30, has some of them.
+        assert self.counted(initial_steps=25, skip=True) == [False, False, False, True, True]
+
+    def test_one_that_began_right_after_the_random_phase_counts(self):
+        assert self.counted(initial_steps=21, skip=True) == [False, False, True, True, True]
+        assert self.counted(initial_steps=22, skip=True) == [False, False, False, True, True]
+
+
+class TestTrouble:
+    def test_not_a_number_in_a_loss_stops_the_run(self, tmp_path):
+        path = tmp_path / "run"
+        config = small_config(steps=800, checkpoint_period=100, learning_rate=1e30)
+        training = opening.begin(config, path)
+        with pytest.raises(TrainingStopped, match=r"at total step \d+: the \w+ of learner \d is"):
+            training.run(800)
+        training.close()
+
+    def test_no_environment_gets_an_action_that_is_not_a_number(self):
+        training = small_training(steps=800, learning_rate=1e30)
+        seen = []
+        for env in training.collector.envs:
+            step = env.step
+            env.step = lambda action, step=step: seen.append(action) or step(action)
+        with pytest.raises(TrainingStopped):
+            training.run(800)
+        training.close()
+        assert len(seen) > 20
+        assert np.isfinite(seen).all()
+
+    def test_an_evaluation_stops_at_an_action_that_is_not_a_number(self):
+        training = small_training(steps=800)
+        training.run(100)
+        training.state = jax.tree.map(lambda x: jax.numpy.full_like(x, np.nan), training.state)
+        with pytest.raises(UserError, match="the policy of learner 0 gives actions not finite"):
+            training.evaluate()
+        training.close()
+
+    def test_environment_error_in_an_evaluation_stops_the_run(self):
+        training = small_training(steps=800)
+        training.run(100)
+        training.evaluate()
+
+        def fail(action):
+            raise ValueError("the battery is empty")
+
+        training.evaluator._envs[5].step = fail
+        with pytest.raises(
+            TrainingStopped, match=r"at total step 200: .*learner 2 raised at a step of an evalua"
+        ):
+            training.run(800)
+        training.close()
+
+    def test_an_evaluation_that_does_not_end_is_given_up(self, monkeypatch):
+        monkeypatch.setattr("p3s.evaluation.LONGEST_EPISODE", 30)
+        training = small_training("Pendulum-v1", steps=800)
+        with pytest.raises(TrainingStopped, match="not ended after 30 steps: give the env"):
+            training.run(800)
+        training.close()
+
+    def test_environment_error_keeps_the_last_checkpoint(self, tmp_path):
+        config = small_config(steps=800, checkpoint_period=100)
+        training = opening.begin(config, tmp_path / "run")
+        training.run(240)
+
+        def fail(action):
+            raise ValueError("the battery is empty")
+
+        training.collector.envs[2].env.step = fail
+        with pytest.raises(
+            TrainingStopped, match=r"at total step 240: .*learner 2 raised .*battery is empty"
+        ):
+            training.run(800)
+        training.close()
+        reopened, notes = opening.reopen(tmp_path / "run")
+        reopened.close()
+        assert (reopened.total_steps, notes) == (240, [])
