@@ -8,7 +8,7 @@ import pytest
 
 from p3s.types import EnvSpec, Transition
 
-SPECS = {"continuous": EnvSpec(3, 2), "discrete": EnvSpec(3, 4, discrete=True)}
+SPECS = {"continuous": EnvSpec.flat(3, 2), "discrete": EnvSpec.flat(3, 4, discrete=True)}
 
 
 def random_batch(spec: EnvSpec, seed: int, size: int = 7) -> Transition:

@@ -34,7 +34,7 @@ from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec
 from tests.helpers import small_training
 
-SPEC = EnvSpec(3, 2)
+SPEC = EnvSpec.flat(3, 2)
 ABOUT = {"action_low": [-2.0, 0.0], "action_high": [2.0, 1.0], "action_shape": [2]}
 INPUTS = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
 
@@ -126,9 +126,9 @@ class TestOwn:
     def test_trains_under_p3s(self):
         training = small_training("Pendulum-v1", algorithm="sql", num_learners=2, **self.fields)
         training.run(100)
-        assert isinstance(training.state.learners.policy, Shaped)
-        assert training.updates == 31
-        for leaf in jax.tree.leaves(training.state.learners):
+        assert isinstance(training.updater.state.learners.policy, Shaped)
+        assert training.counters.updates == 31
+        for leaf in jax.tree.leaves(training.updater.state.learners):
             assert np.isfinite(leaf).all()
 
     def test_it_is_the_network_that_is_applied(self):
@@ -154,8 +154,10 @@ def test_parts():
 
 def test_dueling_with_an_activation():
     algorithm = DQN(hidden_sizes=(8,), dueling=True, activation="elu", layer_norm=True)
-    policy = algorithm.init(jax.random.key(0), EnvSpec(3, 4, discrete=True)).policy
-    found = apply_network(algorithm.noiseless_layers(policy, EnvSpec(3, 4, discrete=True)), INPUTS)
+    policy = algorithm.init(jax.random.key(0), EnvSpec.flat(3, 4, discrete=True)).policy
+    found = apply_network(
+        algorithm.noiseless_layers(policy, EnvSpec.flat(3, 4, discrete=True)), INPUTS
+    )
     greedy = algorithm.act(policy, INPUTS, jax.random.key(0), explore=False)
     assert np.array_equal(found.argmax(axis=1), greedy)
 

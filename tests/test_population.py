@@ -53,7 +53,7 @@ class TestPopulation:
     @pytest.mark.parametrize(
         ("field", "message"),
         [
-            ({"left_out": "x"}, "left_out: expected"),
+            ({"distances_exclude": "x"}, "distances_exclude: expected"),
             ({"seed": 1.5}, "seed: expected a whole number, not 1.5"),
             ({"hidden_sizes": 8}, "hidden_sizes: expected a list, each a whole number, not 8"),
             ({"num_learners": "4"}, "num_learners: expected a whole number"),
@@ -73,7 +73,7 @@ class TestPopulation:
         arguments = {"max_episode_steps": 9}
         population = p3s.Population("Pendulum-v1", env_kwargs=arguments, **SMALL)
         population.learn(80, progress_bar=False)
-        assert population.training.collector.num_episodes.tolist() == [3] * 4
+        assert population.training.environments.num_episodes.tolist() == [3] * 4
         assert population.policy.about["environment"]["kwargs"] == arguments
         with pytest.raises(UserError, match="let the callable pass them"):
             p3s.Population(lambda: None, env_kwargs=arguments)

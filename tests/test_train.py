@@ -29,9 +29,9 @@ class TestBeginning:
 
         training = Training(config, make)
         training.run(2 * 29)
-        assert training.updates == 0
+        assert training.counters.updates == 0
         training.run(2 * 30)
-        assert training.updates == 1
+        assert training.counters.updates == 1
         training.close()
         ours, theirs = (copy.actions for copy in copies if len(copy.actions) == 30)
         alike = [
@@ -95,7 +95,7 @@ class TestTrouble:
     def test_no_environment_gets_an_action_that_is_not_a_number(self):
         training = small_training(steps=800, learning_rate=1e30)
         seen = []
-        for env in training.collector.envs:
+        for env in training.environments.envs:
             step = env.step
             env.step = lambda action, step=step: seen.append(action) or step(action)
         with pytest.raises(TrainingStopped):
@@ -107,7 +107,9 @@ class TestTrouble:
     def test_an_evaluation_stops_at_an_action_that_is_not_a_number(self):
         training = small_training(steps=800)
         training.run(100)
-        training.state = jax.tree.map(lambda x: jax.numpy.full_like(x, np.nan), training.state)
+        training.updater.state = jax.tree.map(
+            lambda x: jax.numpy.full_like(x, np.nan), training.updater.state
+        )
         with pytest.raises(UserError, match="the policy of learner 0 gives actions not finite"):
             training.evaluate()
         training.close()
@@ -142,7 +144,7 @@ class TestTrouble:
         def fail(action):
             raise ValueError("the battery is empty")
 
-        training.collector.envs[2].env.step = fail
+        training.environments.envs[2].env.step = fail
         with pytest.raises(
             TrainingStopped, match=r"at total step 240: .*learner 2 raised .*battery is empty"
         ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -22,8 +22,11 @@ from p3s.envs import Adapter, EnvName, make_env
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.runs.files import write_bytes
-from p3s.trees import flatten_names, unflatten_names
+from p3s.trees import flatten_names, pick, unflatten_names
 from p3s.types import EnvSpec, ObservationSpec, Params
+
+if TYPE_CHECKING:
+    from p3s.train import Training
 
 FORMAT = "p3s-policy-2"
 FIRST_FORMAT = "p3s-policy-1"
@@ -146,6 +149,25 @@ class Policy:
             arrays = _renamed(arrays, template)
         params = unflatten_names(template, arrays, str(path))
         return cls(algorithm, params, spec, description, scaling)
+
+
+def policy_of(training: Training) -> Policy:
+    """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
+    scheme, env = training.scheme, training.config.env
+    best = scheme.best(training.returns.values) or 0
+    params = jax.device_get(pick(scheme.champions(training.updater.state), best))
+    about = {
+        **training.about_actions,
+        "environment": None if env is None else env.to_json(),
+        "run": {
+            "scheme": scheme.name,
+            "seed": training.options.seed,
+            "step": training.total_steps,
+            "learner": best,
+        },
+    }
+    scaling = training.normalizer.scaling
+    return Policy(training.config.algorithm, params, training.spec, about, scaling)
 
 
 def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.ndarray]:

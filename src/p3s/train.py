@@ -23,23 +23,18 @@ from typing import Any
 import jax
 
 from p3s import chief
-from p3s.algorithms.on_policy import OnPolicy
 from p3s.config import Config, check_environment
 from p3s.envs import Adapter
 from p3s.envs.copies import Environments, LocalCopies
 from p3s.errors import TrainingStopped
 from p3s.evaluation import Evaluator
-from p3s.experience import Experience
+from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Unnormalized
-from p3s.experience.replay import Replay
 from p3s.experience.returns import RecentReturns
-from p3s.experience.rollouts import LatestSteps
 from p3s.learning.counters import Counters
 from p3s.learning.updater import Updater
-from p3s.policy import Policy
+from p3s.policy import Policy, policy_of
 from p3s.runs.records import NoFolder, RunFolder
-from p3s.trees import pick
-from p3s.types import EnvSpec
 
 
 class Training:
@@ -79,16 +74,15 @@ class Training:
         started, before = time.perf_counter(), self.counters.seconds
         if self.counters.time_step == 0:
             self.environments.start()
-        while self.counters.total_steps < until and not self.stop_requested:
+        while self.total_steps < until and not self.stop_requested:
             try:
                 if not self.updater.work_off():
-                    previous = self.counters.total_steps
+                    previous = self.total_steps
                     self._step(until)
                     self.counters.seconds = before + time.perf_counter() - started
-                    self._record(previous, last=self.counters.total_steps >= until)
+                    self._record(previous, last=self.total_steps >= until)
             except TrainingStopped as error:
-                step = self.counters.total_steps
-                raise TrainingStopped(f"at total step {step}: {error}") from error
+                raise TrainingStopped(f"at total step {self.total_steps}: {error}") from error
             if callback is not None and callback(self) is False:
                 break
         self.counters.seconds = before + time.perf_counter() - started
@@ -127,7 +121,7 @@ class Training:
         """Write what is due: a multiple of its period lies within the last time step."""
 
         def due(period: int) -> bool:
-            return period > 0 and (last or self.counters.total_steps // period > previous // period)
+            return period > 0 and (last or self.total_steps // period > previous // period)
 
         log, checkpoint = due(self.options.log_period), due(self.options.checkpoint_period)
         if log or checkpoint:
@@ -135,22 +129,10 @@ class Training:
         if due(self.options.evaluation_period):
             self.evaluate()
         if log:
-            self.folder.append("metrics", self._metrics_row())
-            self.updater.metrics.clear()
+            means = chief.mean_returns(self.returns.values).tolist()
+            self.folder.append("metrics", self.updater.metrics.row(self.counters, means))
         if last or checkpoint:
             self.checkpoint()
-
-    def _metrics_row(self) -> dict[str, Any]:
-        seconds = max(self.counters.seconds, 1e-9)
-        return {
-            "step": self.counters.total_steps,
-            "updates": self.counters.total_updates,
-            "seconds": round(seconds, 3),
-            "steps_per_second": round(self.counters.total_steps / seconds, 1),
-            "recent_returns": chief.mean_returns(self.returns.values).tolist(),
-            "episodes": self.updater.metrics.episodes,
-            "learners": self.updater.metrics.means(),
-        }
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
@@ -159,15 +141,11 @@ class Training:
             self.scheme.extra_champions,
             self.scheme.best(self.returns.values),
             self.options.evaluation_episodes,
-            self.counters.total_steps,
+            self.total_steps,
             self.normalizer.scaling,
         )
-        self.last_evaluation = {
-            "step": self.counters.total_steps,
-            "updates": self.counters.total_updates,
-            **row,
-            "seconds": round(self.counters.seconds, 3),
-        }
+        counts = {"step": self.total_steps, "updates": self.counters.total_updates}
+        self.last_evaluation = {**counts, **row, "seconds": round(self.counters.seconds, 3)}
         self.folder.append("evaluations", self.last_evaluation)
         self.on_evaluation(self.last_evaluation)
         return self.last_evaluation
@@ -207,36 +185,15 @@ class Training:
 
     def attach(self, folder: RunFolder) -> None:
         """Write records and checkpoints to this folder, which is claimed, from now on."""
-        folder.open(self.folder.snapshot(), self.counters.total_steps)
+        folder.open(self.folder.snapshot(), self.total_steps)
         self.folder = folder
 
     def policy(self) -> Policy:
         """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
-        best = self.scheme.best(self.returns.values) or 0
-        params = jax.device_get(pick(self.scheme.champions(self.updater.state), best))
-        about = {
-            **self.about_actions,
-            "environment": None if self.config.env is None else self.config.env.to_json(),
-            "run": {
-                "scheme": self.scheme.name,
-                "seed": self.options.seed,
-                "step": self.counters.total_steps,
-                "learner": best,
-            },
-        }
-        return Policy(self.config.algorithm, params, self.spec, about, self.normalizer.scaling)
+        return policy_of(self)
 
     def close(self) -> None:
         """Close environments and files."""
         self.environments.close()
         self.evaluator.close()
         self.folder.close()
-
-
-def make_experience(config: Config, spec: EnvSpec, normalizer: Unnormalized) -> Experience:
-    """A replay, or for an on-policy algorithm the latest steps."""
-    algorithm, options = config.algorithm, config.options
-    if isinstance(algorithm, OnPolicy):
-        return LatestSteps(spec, algorithm.rollout_steps, normalizer)
-    batch_size = getattr(algorithm, "batch_size")  # noqa: B009
-    return Replay(options.buffer_size, spec, batch_size, options.seed, normalizer)

@@ -15,7 +15,7 @@ from p3s.algorithms.parts.squashed_gaussian import gaussian_kl
 from p3s.types import EnvSpec, Rollout, Transition
 from tests.helpers_losses import check_loss, floats, hand_worked, numpy_tanh_mlp
 
-SPEC = EnvSpec(3, 2)
+SPEC = EnvSpec.flat(3, 2)
 TINY = ACKTR(hidden_sizes=(4,))
 
 
@@ -46,8 +46,8 @@ def test_returns_and_advantages_by_hand():
     """The trajectory of PPO's test, whose last step terminates; V is 6 everywhere."""
     steps, ended = hand_worked()
     steps, ended = steps._replace(discount=floats(1, 0, 1, 0)), floats(0, 1, 1, 1)
-    made = ACKTR(hidden_sizes=(), discount=0.5, trace_decay=0.5)
-    learner = made.init(jax.random.key(0), EnvSpec(1, 1))
+    made = ACKTR(hidden_sizes=(), discount_factor=0.5, trace_decay=0.5)
+    learner = made.init(jax.random.key(0), EnvSpec.flat(1, 1))
     constant = [{"weight": jnp.zeros((5, 1)), "bias": floats(6)}]
     learner = learner._replace(value=constant)
     rollout = Rollout(steps, ended, np.ones(4, np.float32))
@@ -168,7 +168,7 @@ def test_bad_values():
         ({"target_kl": 0.0}, "target_kl must be above 0"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
         ({"value_steps": 0}, "value_steps must be at least 1"),
-        ({"discount": 2.0}, "discount must be between 0 and 1"),
+        ({"discount_factor": 2.0}, "discount must be between 0 and 1"),
     ):
         assert message in (ACKTR(**fields).problem() or "")
     assert ACKTR().problem() is None

@@ -39,7 +39,7 @@ class TestContract:
         def trained():
             fields = {"algorithm": algorithm, "num_learners": 2, "recent_episodes": 1}
             training = small_training(env_of(algorithm), seed=3, **fields)
-            start = [leaf.copy() for leaf in leaves(training.state.learners.policy)]
+            start = [leaf.copy() for leaf in leaves(training.updater.state.learners.policy)]
             training.run(STEPS)
             return training, start
 

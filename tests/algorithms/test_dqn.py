@@ -11,7 +11,7 @@ from p3s.algorithms import DQN, dqn
 from p3s.types import EnvSpec, Guide
 from tests.helpers_losses import check_loss, log_softmax, numpy_mlp, random_batch
 
-DISCRETE = EnvSpec(3, 4, discrete=True)
+DISCRETE = EnvSpec.flat(3, 4, discrete=True)
 TINY = {"hidden_sizes": (4,)}
 
 

@@ -10,12 +10,24 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.networks import Network, register_network
 from p3s.types import EnvSpec, Guide
 from tests.helpers import leaves
 from tests.helpers_losses import SPECS, random_batch
 
 OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 """The others: test_on_policy.py."""
+
+
+@register_network("test_linear")
+class Linear(Network):
+    """One matrix, without a bias or hidden layers."""
+
+    def init(self, key, input_sizes, output_size):
+        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
+
+    def apply(self, params, inputs):
+        return inputs @ params["matrix"]
 
 
 def make(algorithm: str, **fields) -> Algorithm:
@@ -33,7 +45,7 @@ class TestFields:
         "num_value_actions": 8, "num_particles": 8,
     }  # fmt: skip
     only_in_updates = ("double", "num_value_actions", "num_particles")
-    elsewhere = ("batch_size", "policy_period", "normalise_observations")
+    elsewhere = ("batch_size", "policy_period", "normalize_observations")
     """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""
 
     def numbers(self, made: Algorithm) -> dict[str, float]:
@@ -111,7 +123,7 @@ class TestFields:
 
     def test_bad_values(self, algorithm):
         for fields, message in (
-            ({"discount": 1.5}, "discount must be between 0 and 1"),
+            ({"discount_factor": 1.5}, "discount must be between 0 and 1"),
             ({"target_rate": -0.1}, "target_rate must be between"),
             ({"learning_rate": 0.0}, "learning_rate must be above 0"),
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),

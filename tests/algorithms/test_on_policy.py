@@ -63,7 +63,7 @@ def whole(request, tmp_path_factory):
     """A finished run in a folder, for each algorithm and kind of actions."""
     path = tmp_path_factory.mktemp("whole") / "run"
     training = begin(path, *request.param, seed=3)
-    start = [leaf.copy() for leaf in leaves(training.state.learners.policy)]
+    start = [leaf.copy() for leaf in leaves(training.updater.state.learners.policy)]
     training.run(500)
     training.close()
     return request.param, path, training, start
@@ -72,14 +72,14 @@ def whole(request, tmp_path_factory):
 class TestRun:
     def test_learns_and_records(self, whole):
         _, path, training, start = whole
-        assert training.updates >= 4
-        assert training.total_updates == training.updates
-        for leaf in leaves(training.state.learners):
+        assert training.counters.updates >= 4
+        assert training.counters.total_updates == training.counters.updates
+        for leaf in leaves(training.updater.state.learners):
             assert leaf.dtype in (np.float32, np.int32)
             assert np.isfinite(leaf).all()
-        moved = zip(leaves(training.state.learners.policy), start, strict=True)
+        moved = zip(leaves(training.updater.state.learners.policy), start, strict=True)
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
-        assert training.replay.num_added == 0
+        assert training.experience.ring.num_added == 0
         row = record(path)["evaluations"][-1]
         assert row["step"] == 500
         assert row["score"] == np.mean(row["learner_returns"])
@@ -90,9 +90,9 @@ class TestRun:
 
     def test_one_program_for_all_rollouts(self, whole):
         (algorithm, _), _, training, _ = whole
-        assert training.program.num_compiled[1] == 1
+        assert training.updater.program.num_compiled[1] == 1
         # Rollouts of whole episodes may need a second multiple of rollout_steps.
-        assert training.program.num_compiled[0] <= (1 if algorithm == "ppo" else 2)
+        assert training.updater.program.num_compiled[0] <= (1 if algorithm == "ppo" else 2)
 
     def test_resumes_to_the_bit(self, whole, tmp_path):
         case, path, _, _ = whole
@@ -116,7 +116,7 @@ class TestRun:
     def test_policy_file_and_export(self, whole, tmp_path):
         (_, kind), path, training, _ = whole
         policy, loaded = training.policy(), p3s.load(path)
-        assert np.array_equal(loaded.scaling.mean, training.moments.scaling.mean)
+        assert np.array_equal(loaded.scaling.mean, training.normalizer.scaling.mean)
         draw = np.random.default_rng(0)
         observations = draw.normal(size=(50, 4)).astype(np.float32) * 3
         expected = policy.predict(observations)[0]
@@ -155,7 +155,7 @@ def test_clipped_means_are_exported_clipped(tmp_path):
 def test_stochastic_evaluation_depends_on_seed_and_step_only():
     made = ALGORITHMS["ppo"](hidden_sizes=(4,))
     policy = jax.tree.map(
-        lambda leaf: leaf[None], made.init(jax.random.key(0), EnvSpec(4, 1)).policy
+        lambda leaf: leaf[None], made.init(jax.random.key(0), EnvSpec.flat(4, 1)).policy
     )
     first, again = (Evaluator(lambda: make_env(ENVS["continuous"]), made, 0) for _ in range(2))
     one = first.play(policy, [0], 3, 5, explore=True)
@@ -201,9 +201,9 @@ class TestFields:
 
     shaping = {  # noqa: RUF012
         "hidden_sizes": (8, 6), "minibatch_size": 6, "epochs": 1, "value_steps": 4,
-        "normalise_rewards": False,
+        "normalize_rewards": False,
     }  # fmt: skip
-    elsewhere = ("normalise_observations", "rollout_steps")
+    elsewhere = ("normalize_observations", "rollout_steps")
     """Used by the loop, see below."""
 
     def history(self, made, numbers):
@@ -248,9 +248,9 @@ class TestFields:
             config = small_config(algorithm, evaluation_period=0, **fields)
             training = Training(config, lambda: make_env(config.env))
             training.run(20)
-            return training.rollout.snapshot()["rows"]
+            return training.experience.snapshot()["rows"]
 
-        seen, plain = rows(), rows(normalise_observations=False)
+        seen, plain = rows(), rows(normalize_observations=False)
         assert len(seen) == len(plain) == 20
         assert not np.array_equal(seen, plain)
         made = small_config(algorithm).algorithm

@@ -24,7 +24,7 @@ GAMMA = 0.5
 ROWS = 64
 
 EAGER = {
-    "ppo": {"learning_rate": 1e-3, "minibatch_size": 16, "normalise_rewards": False},
+    "ppo": {"learning_rate": 1e-3, "minibatch_size": 16, "normalize_rewards": False},
     "acktr": {"target_kl": 0.01, "value_learning_rate": 0.3, "value_cold_iterations": 0,
               "policy_clip_kl": 0.1},
 }  # fmt: skip
@@ -38,7 +38,7 @@ def programs():
     def program(algorithm: str, kind: str):
         if (algorithm, kind) not in made:
             one = ALGORITHMS[algorithm](
-                hidden_sizes=(16,), rollout_steps=ROWS, discount=GAMMA, **EAGER[algorithm]
+                hidden_sizes=(16,), rollout_steps=ROWS, discount_factor=GAMMA, **EAGER[algorithm]
             )
             act = jax.jit(partial(one.act, explore=True))
             made[algorithm, kind] = one, jax.jit(one.improve), act
@@ -71,7 +71,7 @@ def play(probe: Probe, discrete: bool, act, policy, seed: int) -> Rollout:
 def test_probe_values(algorithm, kind, probe, programs):
     made, improve, act = programs(algorithm, kind)
     discrete = kind == "discrete"
-    learner = made.init(jax.random.key(0), EnvSpec(1, 2 if discrete else 1, discrete))
+    learner = made.init(jax.random.key(0), EnvSpec.flat(1, 2 if discrete else 1, discrete))
     for seed in range(200):
         rollout = play(PROBES[probe], discrete, act, learner.policy, seed)
         learner, _ = improve(learner, rollout, jax.random.key(seed))

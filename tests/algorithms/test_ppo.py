@@ -20,7 +20,7 @@ from p3s.algorithms.ppo import (
 from p3s.types import EnvSpec, Rollout
 from tests.helpers_losses import check_loss, floats, hand_worked, log_softmax, numpy_tanh_mlp
 
-CONTINUOUS, DISCRETE = EnvSpec(3, 2), EnvSpec(3, 4, discrete=True)
+CONTINUOUS, DISCRETE = EnvSpec.flat(3, 2), EnvSpec.flat(3, 4, discrete=True)
 
 
 def test_advantages_by_hand():
@@ -117,7 +117,7 @@ def test_rewards_are_scaled_by_the_running_return():
 def test_first_minibatch_of_an_update_is_on_policy():
     """Densities and values are computed again exactly: before any step the ratio is 1."""
     algorithm = PPO(hidden_sizes=(4,), rollout_steps=4, minibatch_size=4, epochs=1)
-    learner = algorithm.init(jax.random.key(0), EnvSpec(1, 1))
+    learner = algorithm.init(jax.random.key(0), EnvSpec.flat(1, 1))
     steps, ended = hand_worked()
     rollout = Rollout(steps, ended, np.ones(4, np.float32))
     _, metrics = jax.jit(algorithm.improve)(learner, rollout, jax.random.key(1))

@@ -58,7 +58,9 @@ def probe_learner():
     def program(algorithm: str):
         if algorithm not in programs:
             fields = {"hidden_sizes": (32, 32), "learning_rate": 3e-3, "target_rate": 0.05}
-            made = ALGORITHMS[algorithm](discount=GAMMA, **{**fields, **QUIET.get(algorithm, {})})
+            made = ALGORITHMS[algorithm](
+                discount_factor=GAMMA, **{**fields, **QUIET.get(algorithm, {})}
+            )
             programs[algorithm] = made, jax.jit(partial(learn_probe, made))
         return programs[algorithm]
 
@@ -66,7 +68,7 @@ def probe_learner():
 
 
 def learn_probe(made: Algorithm, transitions: Transition):
-    spec = EnvSpec(1, 2 if made.actions == "discrete" else 1, made.actions == "discrete")
+    spec = EnvSpec.flat(1, 2 if made.actions == "discrete" else 1, made.actions == "discrete")
     learner = made.init(jax.random.key(0), spec)
 
     def update(learner, key):

@@ -14,7 +14,7 @@ from p3s.learning.learners import pick
 from p3s.types import EnvSpec
 from tests.helpers_losses import check_loss, numpy_mlp, random_batch
 
-CONTINUOUS = EnvSpec(3, 2)
+CONTINUOUS = EnvSpec.flat(3, 2)
 NOISE = np.random.default_rng(5).normal(size=(7, 2)).astype(np.float32)
 TINY = {"hidden_sizes": (4,)}
 
@@ -96,7 +96,7 @@ class TestSAC:
 
     def test_state_value_loss(self):
         """2018: V is drawn to min Q(s, a~) - alpha log pi, Q to scale * r + discount gamma V'."""
-        algorithm = SAC2018(**TINY, temperature=0.3, reward_scale=2.0, discount=0.9)
+        algorithm = SAC2018(**TINY, temperature=0.3, reward_scale=2.0, discount_factor=0.9)
         learner = algorithm.init(jax.random.key(3), CONTINUOUS)
         target = np.linspace(-1, 1, 7)
         seen = self.batch.observation

@@ -12,7 +12,7 @@ from p3s.learning.learners import pick
 from p3s.types import EnvSpec
 from tests.helpers_losses import check_loss, log_softmax, numpy_mlp, random_batch
 
-DISCRETE = EnvSpec(3, 4, discrete=True)
+DISCRETE = EnvSpec.flat(3, 4, discrete=True)
 TINY = {"hidden_sizes": (4,)}
 
 

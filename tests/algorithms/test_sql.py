@@ -14,8 +14,8 @@ from p3s.config import resolve
 from p3s.types import EnvSpec
 from tests.helpers_losses import check_loss, numpy_mlp, random_batch
 
-SPEC = EnvSpec(3, 2)
-TINY = SQL(hidden_sizes=(4,), reward_scale=2.0, discount=0.9)
+SPEC = EnvSpec.flat(3, 2)
+TINY = SQL(hidden_sizes=(4,), reward_scale=2.0, discount_factor=0.9)
 LEARNER, OTHER = (TINY.init(jax.random.key(seed), SPEC) for seed in (1, 2))
 BATCH = random_batch(SPEC, 0)
 NOISE = np.random.default_rng(5).normal(size=(7, 4, 2)).astype(np.float32)

@@ -12,13 +12,13 @@ from safetensors.numpy import load_file, save_file
 import p3s
 from p3s import keys
 from p3s.errors import UserError
-from p3s.experience.normalization import RunningMoments, normalise
+from p3s.experience.normalization import RunningMoments, normalize
 from p3s.policy import Policy, _read_policy_file
 from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec, unpack
 from tests.helpers import SMALL, record, resume, run
 
-FIELDS = {"env": "Pendulum-v1", "num_learners": 2, "normalise_observations": True}
+FIELDS = {"env": "Pendulum-v1", "num_learners": 2, "normalize_observations": True}
 
 
 class TestMoments:
@@ -26,7 +26,7 @@ class TestMoments:
     stream = (draw.normal(size=(500, 3)) * [1, 100, 0] + [5, -3000, 7]).astype(np.float32)
 
     def test_are_those_of_all_that_was_seen(self):
-        moments = RunningMoments(EnvSpec(3, 1))
+        moments = RunningMoments(EnvSpec.flat(3, 1))
         for part in np.array_split(self.stream, 70):
             moments.update(part)
         exact = self.stream.astype(np.float64)
@@ -34,19 +34,19 @@ class TestMoments:
         np.testing.assert_allclose(
             moments.scaling.scale, 1 / np.sqrt(exact.var(axis=0) + 1e-8), rtol=1e-5
         )
-        seen = normalise(self.stream, moments.scaling)
+        seen = normalize(self.stream, moments.scaling)
         assert seen.dtype == np.float32
         np.testing.assert_allclose(seen.mean(axis=0), 0, atol=1e-3)
         np.testing.assert_allclose(seen.std(axis=0), [1, 1, 0], atol=1e-3)
 
     def test_outliers_are_clipped_and_nothing_happens_without_a_scaling(self):
-        moments = RunningMoments(EnvSpec(3, 1))
+        moments = RunningMoments(EnvSpec.flat(3, 1))
         moments.update(self.stream)
-        assert normalise(np.full(3, 1e9, np.float32), moments.scaling).tolist() == [10, 10, 10]
-        assert normalise(self.stream, None) is self.stream
+        assert normalize(np.full(3, 1e9, np.float32), moments.scaling).tolist() == [10, 10, 10]
+        assert normalize(self.stream, None) is self.stream
 
     def test_resumed_to_the_bit(self):
-        whole, first, again = (RunningMoments(EnvSpec(3, 1)) for _ in range(3))
+        whole, first, again = (RunningMoments(EnvSpec.flat(3, 1)) for _ in range(3))
         whole.update(self.stream)
         first.update(self.stream[:99])
         again.resume(first.snapshot())
@@ -65,26 +65,26 @@ def population() -> p3s.Population:
 
 def test_every_observation_acted_on_is_counted_once(population):
     training = population.training
-    assert training.moments.count == training.replay.num_added == 600
-    seen = training.replay.rows[:600, :3].astype(np.float64)
-    np.testing.assert_allclose(training.moments.mean, seen.mean(axis=0), rtol=1e-6)
+    assert training.normalizer.count == training.experience.ring.num_added == 600
+    seen = training.experience.ring.rows[:600, :3].astype(np.float64)
+    np.testing.assert_allclose(training.normalizer.mean, seen.mean(axis=0), rtol=1e-6)
 
 
-def test_learning_normalises_both_observations(population):
+def test_learning_normalizes_both_observations(population):
     training = population.training
-    rows = training.replay.rows[:16].reshape(2, 8, -1)
+    rows = training.experience.ring.rows[:16].reshape(2, 8, -1)
     batches = unpack(training.spec, rows)
-    scaling = training.moments.scaling
+    scaling = training.normalizer.scaling
     by_hand = batches._replace(
-        observation=normalise(batches.observation, scaling),
-        next_observation=normalise(batches.next_observation, scaling),
+        observation=normalize(batches.observation, scaling),
+        next_observation=normalize(batches.next_observation, scaling),
     )
-    key, state = keys.key(training.options.seed, "learn"), training.state
+    key, state = keys.key(training.options.seed, "learn"), training.updater.state
     expected, _ = jax.jit(training.scheme.learn, static_argnums=3)(
         state, by_hand, jax.random.fold_in(key, 1), True
     )
     copy = jax.tree.map(lambda leaf: leaf.copy(), state)
-    moved, _ = training.program.learn(copy, rows, scaling, 1, True)
+    moved, _ = training.updater.program.learn(copy, rows, scaling, 1, True)
     pairs = zip(jax.tree.leaves(moved.learners), jax.tree.leaves(expected.learners), strict=True)
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -92,7 +92,7 @@ def test_learning_normalises_both_observations(population):
 
 def test_moving_statistics_compile_nothing(population):
     training = population.training
-    assert training.program.num_compiled == (2, 1)
+    assert training.updater.program.num_compiled == (2, 1)
 
 
 def test_policy_file_evaluation_and_export(population, tmp_path):
@@ -133,5 +133,5 @@ def test_resumes_to_the_bit(tmp_path):
 
 def test_off_by_default_off_policy():
     training = p3s.Population("Pendulum-v1", **SMALL).training
-    assert training.moments is None
+    assert training.normalizer is None
     assert training.policy().scaling is None

@@ -9,7 +9,7 @@ from p3s.errors import UserError
 from p3s.experience.replay import Replay, check_memory, memory_needed
 from p3s.types import EnvSpec, Transition, pack, unpack
 
-SPEC = EnvSpec(2, 1)
+SPEC = EnvSpec.flat(2, 1)
 
 
 def stamped(ids: np.ndarray) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_samples_only_what_was_added_and_all_of_it():
 
 
 def test_discrete_actions_come_back_as_integers():
-    spec = EnvSpec(1, 4, discrete=True)
+    spec = EnvSpec.flat(1, 4, discrete=True)
     rows = np.empty((2, spec.row_size), np.float32)
     ones = np.ones((2, 1), np.float32)
     pack(spec, Transition(ones, np.array([3, 0]), ones[:, 0], ones[:, 0], ones), rows)
@@ -59,16 +59,16 @@ def test_discrete_actions_come_back_as_integers():
 
 
 def test_memory_is_said_and_checked():
-    assert memory_needed(1_000_000, EnvSpec(17, 6)) == 1_000_000 * 42 * 4
-    assert Replay(1000, EnvSpec(17, 6)).rows.nbytes == memory_needed(1000, EnvSpec(17, 6))
-    assert "168 MB" in check_memory(1_000_000, EnvSpec(17, 6))
+    assert memory_needed(1_000_000, EnvSpec.flat(17, 6)) == 1_000_000 * 42 * 4
+    assert Replay(1000, EnvSpec.flat(17, 6)).rows.nbytes == memory_needed(1000, EnvSpec.flat(17, 6))
+    assert "168 MB" in check_memory(1_000_000, EnvSpec.flat(17, 6))
     with pytest.raises(UserError, match=r"--buffer-size \d+ would fit"):
-        check_memory(10**13, EnvSpec(17, 6))
+        check_memory(10**13, EnvSpec.flat(17, 6))
 
 
 @pytest.mark.parametrize("added", [0, 5, 17, 20, 33])
 def test_a_sample_is_drawn_as_if_the_rows_to_come_were_there(added):
-    replay = Replay(20, EnvSpec(1, 1))
+    replay = Replay(20, EnvSpec.flat(1, 1))
     replay.rows[:] = np.arange(20)[:, None]
     found = set()
     for seed in range(60):

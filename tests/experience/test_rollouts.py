@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from p3s.experience.normalization import Scaling, normalise
+from p3s.experience.normalization import Scaling, normalize
 from p3s.experience.rollouts import RolloutRows, unpack_rollout
 from p3s.population import Population
 from p3s.types import EnvSpec, Transition, pack
@@ -13,7 +13,7 @@ from tests.helpers import Unpicklable
 
 
 def test_rows_are_stored_as_the_policy_saw_them():
-    spec = EnvSpec(2, 1)
+    spec = EnvSpec.flat(2, 1)
     rows, kept = np.zeros((5, spec.row_size), np.float32), RolloutRows(spec, padded_to=4)
     draw = np.random.default_rng(0)
     steps = Transition(
@@ -33,7 +33,7 @@ def test_rows_are_stored_as_the_policy_saw_them():
     assert rollout.present.tolist() == [1] * 5 + [0] * 3
     for index, scaling in enumerate(scalings):
         for name in ("observation", "next_observation"):
-            expected = normalise(np.float32(getattr(steps, name)[index]), scaling)
+            expected = normalize(np.float32(getattr(steps, name)[index]), scaling)
             assert np.array_equal(getattr(rollout.steps, name)[index], expected)
     for name in ("action", "reward", "discount"):
         assert np.array_equal(getattr(rollout.steps, name)[:5], np.float32(getattr(steps, name)))
@@ -47,6 +47,6 @@ def test_a_resume_that_begins_new_episodes_ends_the_one_in_the_rollout(tmp_path)
     population.save(tmp_path / "saved")
     again = Population.load(tmp_path / "saved", env=Unpicklable)
     again.learn(3, progress_bar=False)
-    rollout = again.training.rollout
+    rollout = again.training.experience
     assert rollout is not None
     assert rollout.snapshot()["rows"][:, -2].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]

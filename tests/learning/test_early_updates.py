@@ -18,7 +18,7 @@ class TestEarlyUpdates:
         [
             {},
             {"updates_per_step": 3, "buffer_size": 300},
-            {"algorithm": "sac", "normalise_observations": True},
+            {"algorithm": "sac", "normalize_observations": True},
         ],
         ids=str,
     )
@@ -52,9 +52,9 @@ class TestEarlyUpdates:
     def test_a_value_update_does_not_touch_the_policies(self):
         training = small_training(steps=400)
         training.run(400)
-        state = training.state
-        rows = training.replay.sample(np.random.default_rng(0), (4, 16))
-        stepped, _ = training.program.learn(state, rows, None, 1, with_policy=False)
+        state = training.updater.state
+        rows = training.experience.ring.sample(np.random.default_rng(0), (4, 16))
+        stepped, _ = training.updater.program.learn(state, rows, None, 1, with_policy=False)
 
         def touched(before, after):
             return {a is not b for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True)}
@@ -62,7 +62,7 @@ class TestEarlyUpdates:
         assert touched(state.learners.policy, stepped.learners.policy) == {False}
         assert touched(state.guide, stepped.guide) == {False}
         assert touched(state.learners.value, stepped.learners.value) == {True}
-        moved, _ = training.program.learn(stepped, rows, None, 2, with_policy=True)
+        moved, _ = training.updater.program.learn(stepped, rows, None, 2, with_policy=True)
         assert touched(stepped.learners.policy, moved.learners.policy) == {True}
         assert touched(stepped.guide, moved.guide) == {False}
         training.close()

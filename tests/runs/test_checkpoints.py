@@ -16,7 +16,7 @@ from p3s.types import EnvSpec
 
 
 def written_checkpoints(folder: Path) -> tuple[Checkpoints, Replay]:
-    checkpoints, replay = Checkpoints(folder), Replay(1000, EnvSpec(1, 1))
+    checkpoints, replay = Checkpoints(folder), Replay(1000, EnvSpec.flat(1, 1))
     for step in (100, 200):
         replay.add(np.full((100, 5), step, np.float32))
         arrays = {"counts": np.arange(5), "scalar": np.float32(step) * np.ones(())}
@@ -75,7 +75,7 @@ class TestDamage:
 
 class TestIncrementalReplay:
     def test_unchanged_segments_are_links(self, tmp_path):
-        spec = EnvSpec(1, 1)
+        spec = EnvSpec.flat(1, 1)
         replay, again = Replay(3 * SEGMENT_ROWS, spec), Replay(3 * SEGMENT_ROWS, spec)
         checkpoints = Checkpoints(tmp_path)
         draw = np.random.default_rng(0)
@@ -97,7 +97,7 @@ class TestIncrementalReplay:
             raise OSError("no links here")
 
         monkeypatch.setattr(os, "link", refuse)
-        spec = EnvSpec(1, 1)
+        spec = EnvSpec.flat(1, 1)
         replay, again = (Replay(2 * SEGMENT_ROWS, spec) for _ in range(2))
         replay.rows[:] = np.random.default_rng(0).random(replay.rows.shape)
         checkpoints = Checkpoints(tmp_path)
@@ -108,14 +108,14 @@ class TestIncrementalReplay:
         assert np.array_equal(again.rows, replay.rows)
 
     def test_later_ones_are_of_a_history_that_was_left(self, tmp_path):
-        replay, checkpoints = Replay(8, EnvSpec(1, 1)), Checkpoints(tmp_path)
+        replay, checkpoints = Replay(8, EnvSpec.flat(1, 1)), Checkpoints(tmp_path)
         for step in (10, 20, 30, 15):
             checkpoints.write(step, Snapshot({}, [], {"step": step}), replay)
         assert checkpoints.read(replay)[0].counters == {"step": 15}
         assert len(list(tmp_path.iterdir())) == 1
 
     def test_which_segments_changed(self):
-        replay = Replay(30, EnvSpec(1, 1))
+        replay = Replay(30, EnvSpec.flat(1, 1))
         for before, added in [(35, 0), (35, 4), (35, 12), (58, 5), (29, 3), (40, 30), (12, 10)]:
             replay.num_added = before + added
             touched = {row % 30 for row in range(before, before + added)}

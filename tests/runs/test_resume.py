@@ -79,14 +79,14 @@ class TestExactResume:
     def test_environment_that_cannot_be_captured_begins_new_episodes(self, tmp_path):
         population = Population(Unpicklable, **{**SMALL, "evaluation_period": 0})
         population.learn(160, progress_bar=False)
-        assert not population.training.collector.exact_resume
+        assert not population.training.environments.exact_resume
         population.save(tmp_path / "saved")
         with pytest.raises(UserError, match="callable"):
             Population.load(tmp_path / "saved")
         again = Population.load(tmp_path / "saved", env=Unpicklable)
         again.learn(40, progress_bar=False)
         assert again.num_steps == 200
-        assert again.training.collector.lengths.tolist() == [10] * 4
+        assert again.training.environments.lengths.tolist() == [10] * 4
 
     def test_a_callable_keeps_its_delay(self, tmp_path):
         fields = {**SMALL, "evaluation_period": 0}
@@ -95,7 +95,7 @@ class TestExactResume:
         population.save(tmp_path / "saved")
         again = Population.load(tmp_path / "saved", env=partial(Counter, length=50))
         again.learn(160, progress_bar=False)
-        rewards = unpack(again.training.spec, again.training.replay.rows[:200]).reward
+        rewards = unpack(again.training.spec, again.training.experience.ring.rows[:200]).reward
         assert np.count_nonzero(rewards[:40]) == np.count_nonzero(rewards[40:80]) == 8
         assert np.count_nonzero(rewards) == 40
 

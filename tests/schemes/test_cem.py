@@ -17,7 +17,7 @@ from p3s.types import EnvSpec, Transition
 from tests.helpers import small_training
 
 TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
-SPEC = EnvSpec(2, 1)
+SPEC = EnvSpec.flat(2, 1)
 
 
 def batches(count: int) -> Transition:
@@ -150,10 +150,10 @@ class TestCEM:
     def test_every_transition_is_stored_and_updates_follow_the_round(self):
         training = small_training(scheme="cem", num_learners=4, initial_steps=0)
         training.run(100)
-        assert training.replay.num_added == 100
-        done = training.updates
+        assert training.experience.ring.num_added == 100
+        done = training.counters.updates
         assert 0 < done < 100
-        assert training.total_updates == 2 * done
+        assert training.counters.total_updates == 2 * done
 
     @pytest.mark.parametrize(
         ("fields", "message"),

@@ -15,7 +15,7 @@ from tests.helpers import trained
 
 def learned(training) -> list[np.ndarray]:
     """What learns, stacked; all of the state where no field is called learners."""
-    state = training.state
+    state = training.updater.state
     learning = state.learners if hasattr(state, "learners") else state
     return [np.asarray(leaf) for leaf in jax.tree.leaves(learning)]
 
@@ -29,20 +29,20 @@ class TestContract:
     def test_trains_and_counts(self, scheme):
         training = trained(scheme=scheme)
         scheme = training.scheme
-        assert training.total_steps == training.replay.num_added == 400
-        assert training.updates > 0
+        assert training.total_steps == training.experience.ring.num_added == 400
+        assert training.counters.updates > 0
         if isinstance(scheme, StepScheme):
             own_steps = 400 // scheme.num_envs
-            assert training.updates == (own_steps - 19) * scheme.num_updates
-            assert training.total_updates == training.updates * scheme.num_trained
-        for leaf in jax.tree.leaves(training.state):
+            assert training.counters.updates == (own_steps - 19) * scheme.num_updates
+            assert training.counters.total_updates == training.counters.updates * scheme.num_trained
+        for leaf in jax.tree.leaves(training.updater.state):
             assert leaf.dtype in (np.float32, np.int32)
             assert np.isfinite(leaf).all()
         for field in scheme.stacked:
-            for leaf in jax.tree.leaves(getattr(training.state, field)):
+            for leaf in jax.tree.leaves(getattr(training.updater.state, field)):
                 assert leaf.shape[0] == scheme.num_trained
         assert training.last_evaluation["step"] == 400
-        champions = jax.tree.leaves(scheme.champions(training.state))[0].shape[0]
+        champions = jax.tree.leaves(scheme.champions(training.updater.state))[0].shape[0]
         judged = champions - len(scheme.extra_champions)
         assert np.shape(training.last_evaluation["learner_returns"]) == (judged, 2)
         assert training.policy().predict(np.zeros(4))[0].shape == (1,)
@@ -61,11 +61,11 @@ class TestContract:
 
     def test_second_round_compiles_nothing(self, scheme):
         training = trained(scheme=scheme)
-        compiled = training.program.num_compiled
+        compiled = training.updater.program.num_compiled
         assert compiled[0] in (1, 2)  # with a policy step and, in most schemes, without one
         assert compiled[1] == 1  # acting
         training.run(800)
-        assert training.program.num_compiled == compiled
+        assert training.updater.program.num_compiled == compiled
 
 
 def test_guidance_of_weight_zero_is_sharing_to_the_bit():

@@ -14,7 +14,7 @@ from p3s.types import EnvSpec
 from tests.helpers import small_training
 
 TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
-SPEC = EnvSpec(2, 1)
+SPEC = EnvSpec.flat(2, 1)
 
 
 def started(scheme):
@@ -116,9 +116,9 @@ class TestERL:
         while training.last_review == {}:
             training.run(training.total_steps + 1)
         steps = training.total_steps
-        assert (training.updates, training.backlog) == (0, steps)
+        assert (training.counters.updates, training.counters.backlog) == (0, steps)
         training.run(steps + 1)
-        assert training.updates == steps
+        assert training.counters.updates == steps
         row = training.evaluate()
         assert np.shape(row["learner_returns"]) == (1, 2)
         assert np.shape(row["gradient_returns"]) == (2,)

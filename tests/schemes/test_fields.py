@@ -11,7 +11,7 @@ from p3s.schemes import SCHEMES
 from p3s.types import EnvSpec
 from tests.helpers import small_training
 
-SPEC = EnvSpec(2, 1)
+SPEC = EnvSpec.flat(2, 1)
 
 OTHER_VALUES = {
     "p3s": {
@@ -19,9 +19,9 @@ OTHER_VALUES = {
         "initial_steps": 30, "random_until": "next_thousand", "learners_start": "independent",
         "skip_random_episodes": True,
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
-        "distance_estimate": "every_minibatch", "left_out": "new_best",
+        "distance_estimate": "every_minibatch", "distances_exclude": "new_best",
         "guide_from_start": False, "batch_size": 9, "policy_period": 3,
-        "normalise_observations": True,
+        "normalize_observations": True,
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
@@ -59,7 +59,7 @@ class TestFields:
         for _ in range(6):
             training.run(training.total_steps + 25 * training.scheme.num_learners)
             reviews.append(str(training.last_review))
-        state = jax.tree.leaves(training.state)
+        state = jax.tree.leaves(training.updater.state)
         return reviews, [np.asarray(leaf).tobytes() for leaf in state]
 
     @pytest.fixture(scope="class")
@@ -104,7 +104,7 @@ class TestFields:
 
     def test_all_are_covered(self):
         """The fields of algorithms that the loop does not use: ../algorithms/test_fields.py."""
-        used_by_the_loop = {"batch_size", "policy_period", "normalise_observations"}
+        used_by_the_loop = {"batch_size", "policy_period", "normalize_observations"}
         known, covered = set(used_by_the_loop), set()
         for scheme in SCHEMES:
             known |= set(field_values(resolve(None, scheme).scheme))

@@ -20,7 +20,7 @@ DRAW = np.random.default_rng(0)
 
 class TestP3S:
     scheme = P3S(algorithm=ALGORITHMS["td3"](hidden_sizes=(4,)), num_learners=3)
-    spec = EnvSpec(2, 1)
+    spec = EnvSpec.flat(2, 1)
 
     def state(self, **fields) -> P3SState:
         return self.scheme.init(jax.random.key(0), self.spec)._replace(**fields)
@@ -37,23 +37,23 @@ class TestP3S:
     def test_guide_is_frozen_for_the_period(self):
         training = small_training(num_learners=2)
         training.run(2 * 60)
-        before = jax.device_get(training.state.guide)
+        before = jax.device_get(training.updater.state.guide)
         training.run(2 * 74)
-        assert jax.tree.all(jax.tree.map(np.array_equal, before, training.state.guide))
+        assert jax.tree.all(jax.tree.map(np.array_equal, before, training.updater.state.guide))
         training.run(2 * 75)
         best = training.last_review["best"]
         assert best is not None
-        frozen = jax.tree.map(lambda leaf: leaf[best], training.state.learners.policy)
-        assert jax.tree.all(jax.tree.map(np.array_equal, frozen, training.state.guide))
+        frozen = jax.tree.map(lambda leaf: leaf[best], training.updater.state.learners.policy)
+        assert jax.tree.all(jax.tree.map(np.array_equal, frozen, training.updater.state.guide))
 
     @pytest.mark.parametrize(
-        ("left_out", "expected_spread", "expected_change"),
+        ("distances_exclude", "expected_spread", "expected_change"),
         [("period_best", (1 + 3) / 2, (10 + 30) / 2), ("new_best", (1 + 2) / 2, (10 + 20) / 2)],
     )
-    def test_review_leaves_one_out(self, left_out, expected_spread, expected_change):
+    def test_review_leaves_one_out(self, distances_exclude, expected_spread, expected_change):
         """Period's best is learner 1, the new best is learner 2; sums over 2 minibatches."""
         scheme = dataclasses.replace(
-            self.scheme, left_out=left_out, distance_estimate="every_minibatch"
+            self.scheme, distances_exclude=distances_exclude, distance_estimate="every_minibatch"
         )
         state = self.state(
             best=np.int32(1),
@@ -111,7 +111,7 @@ class TestBounds:
         return [review for review in found if review], training
 
     def check_policies(self, training: Training) -> None:
-        policies = leaves(training.scheme.policies(training.state))
+        policies = leaves(training.scheme.policies(training.updater.state))
         assert all(np.isfinite(leaf).all() for leaf in policies)
 
     def test_a_radius_of_zero_keeps_beta_finite(self):
@@ -130,5 +130,5 @@ class TestBounds:
         limit = training.scheme.beta_limit
         betas = [review["beta"] for review in reviews]
         assert 1 / (2 * limit) <= min(betas) <= 1 / limit
-        assert float(training.state.beta) > 0
+        assert float(training.updater.state.beta) > 0
         self.check_policies(training)

@@ -15,7 +15,7 @@ from tests.helpers import small_training
 
 DRAW = np.random.default_rng(0)
 TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
-SPEC = EnvSpec(2, 1)
+SPEC = EnvSpec.flat(2, 1)
 
 
 class TestPBT:
@@ -30,7 +30,7 @@ class TestPBT:
         training = small_training("Pendulum-v1", scheme="pbt", review_period=210, recent_episodes=3)
         training.run(4 * 210)
         [[_, taker]] = training.last_review["copies"]
-        unknown = np.isnan(training.recent_returns).all(axis=1)
+        unknown = np.isnan(training.returns.values).all(axis=1)
         assert unknown.tolist() == [learner == taker for learner in range(4)]
         assert None not in training.last_review["recent_returns"]
         training.close()

@@ -15,7 +15,7 @@ from p3s.types import EnvSpec
 
 DRAW = np.random.default_rng(0)
 TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
-SPEC = EnvSpec(2, 1)
+SPEC = EnvSpec.flat(2, 1)
 
 
 class TestResetting:

@@ -133,7 +133,7 @@ class TestBadFiles:
             (HEAD + "[[methods]]\n\nd_mn = 1", 4, "unknown field 'd_mn': did you mean d_min?"),
             (HEAD + "[fields]\nd_min = 'x'", 3, 'd_min: expected a number, not "x"'),
             (HEAD + "[fields]\nhidden_sizes = 8", 3, "hidden_sizes: expected a list, each a whole"),
-            (HEAD + "[grid]\nleft_out = ['nobody']", 3, 'expected "period_best" or "new_best"'),
+            (HEAD + "[grid]\ndistances_exclude = ['nobody']", 3, 'expected "period_best" or "new_best"'),
             (HEAD + "[[methods]]\nbatch_size = 0", 3, "batch_size must be at least 1"),
             (HEAD + "[[methods]]\nscheme = 'single'\nnum_learners = 4", 4, "has one learner"),
         ],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import TrainingStopped
+from p3s.learning.counters import Counters
 from p3s.types import Episode
 
 
@@ -40,6 +41,21 @@ class MetricsWindow:
     def means(self) -> dict[str, list[float]]:
         """Each metric's mean since the last row, for each learner."""
         return {name: (total / self.counts[name]).tolist() for name, total in self.sums.items()}
+
+    def row(self, counters: Counters, recent_returns: list[float]) -> dict[str, Any]:
+        """One row of metrics.jsonl; the window begins anew."""
+        seconds = max(counters.seconds, 1e-9)
+        row = {
+            "step": counters.total_steps,
+            "updates": counters.total_updates,
+            "seconds": round(seconds, 3),
+            "steps_per_second": round(counters.total_steps / seconds, 1),
+            "recent_returns": recent_returns,
+            "episodes": self.episodes,
+            "learners": self.means(),
+        }
+        self.clear()
+        return row
 
     def snapshot(self) -> dict[str, Any]:
         """Values from which `resume` continues."""

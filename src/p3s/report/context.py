@@ -1,4 +1,4 @@
-"""What a reader needs beside the numbers: settings, provenance and cautions."""
+"""What a reader needs besides the numbers: settings, provenance and cautions."""
 
 from __future__ import annotations
 

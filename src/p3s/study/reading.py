@@ -255,7 +255,7 @@ def _method(
     scheme, algorithm, preset = (fields.pop(key) for key in _NAMES)
     shown = [key for key in point if label is not None or key not in ("scheme", "algorithm")]
     if label is None:
-        label = algorithm if scheme == "single" else f"{scheme}-{algorithm}"
+        label = algorithm if scheme in ("single", "rollout") else f"{scheme}-{algorithm}"
     label = " ".join([label, *(f"{key}={show(point[key]).strip(chr(34))}" for key in shown)])
     return Method(label, scheme, algorithm, preset, fields, at, dict(origins))
 

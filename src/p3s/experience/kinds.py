@@ -1,0 +1,21 @@
+"""Which experience a run learns from."""
+
+from __future__ import annotations
+
+from p3s.algorithms.off_policy import OffPolicy
+from p3s.algorithms.on_policy import OnPolicy
+from p3s.config import Config
+from p3s.experience import Experience
+from p3s.experience.normalization import Unnormalized
+from p3s.experience.replay import Replay
+from p3s.experience.rollouts import LatestSteps
+from p3s.types import EnvSpec
+
+
+def make_experience(config: Config, spec: EnvSpec, normalizer: Unnormalized) -> Experience:
+    """A replay, or for an on-policy algorithm the latest steps."""
+    algorithm, options = config.algorithm, config.options
+    if isinstance(algorithm, OnPolicy):
+        return LatestSteps(spec, algorithm.rollout_steps, normalizer)
+    assert isinstance(algorithm, OffPolicy)
+    return Replay(options.buffer_size, spec, algorithm.batch_size, options.seed, normalizer)
