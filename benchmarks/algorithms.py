@@ -31,14 +31,16 @@ import numpy as np
 
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.experience.replay import Replay
+from p3s.experience.replay import Ring
+from p3s.experience.rows import empty_rows, unpack_transitions
 from p3s.learning import devices
-from p3s.learning.learners import init_learners, pick, update_learners
+from p3s.learning.learners import init_learners, update_learners
 from p3s.learning.program import compiler_options
-from p3s.types import EnvSpec, Guide, Transition, unpack
+from p3s.trees import pick
+from p3s.types import EnvSpec, Guide, Transition
 
 NUM_LEARNERS = 4
-SPECS = {"continuous": EnvSpec(17, 6), "discrete": EnvSpec(17, 6, discrete=True)}
+SPECS = {"continuous": EnvSpec.flat(17, 6), "discrete": EnvSpec.flat(17, 6, discrete=True)}
 """HalfCheetah's sizes, and as many actions to choose from."""
 REPLAY_SIZE = 1000
 SMALL = {"hidden_sizes": (32, 32), "batch_size": 32}
@@ -111,16 +113,18 @@ def measure_population(name: str, fields: dict[str, Any], seconds: float) -> dic
 def p3s_sac_step(algorithm: Algorithm) -> Callable[[], Any]:
     """One update of one learner, its minibatch drawn on the host."""
     spec, draw = SPECS["continuous"], np.random.default_rng(0)
-    replay, updates = Replay(REPLAY_SIZE, spec), Updates(algorithm, 1)
-    replay.add(draw.uniform(-1, 1, (REPLAY_SIZE, spec.row_size)).astype(np.float32))
+    ring, updates = Ring(empty_rows(REPLAY_SIZE, spec)), Updates(algorithm, 1)
+    ring.add(draw.uniform(-1, 1, ring.rows.shape).astype(np.float32))
 
     def sampled(learners: Any, rows: Any, guide: Guide, key: jax.Array) -> Any:
-        return update_learners(algorithm, learners, unpack(spec, rows), guide, key, True)
+        return update_learners(
+            algorithm, learners, unpack_transitions(spec, rows), guide, key, True
+        )
 
     update = jax.jit(sampled, donate_argnums=0, compiler_options=compiler_options())
 
     def step() -> Any:
-        rows = replay.sample(draw, (1, algorithm.batch_size))
+        rows = ring.sample(draw, (1, algorithm.batch_size))
         updates.learners, metrics = update(updates.learners, rows, updates.guide, updates.key)
         return metrics
 

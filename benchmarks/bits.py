@@ -49,8 +49,8 @@ def cases() -> dict[str, list[str]]:
         found[f"p3s {algorithm}"] = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL}".split()
     found["p3s sac_discrete"] = f"CartPole-v1 --algorithm sac_discrete {SMALL}".split()
     for algorithm in ("ppo", "acktr"):
-        words = f"InvertedPendulum-v5 --scheme single --algorithm {algorithm} --rollout-steps 512"
-        found[f"single {algorithm}"] = words.split()
+        words = f"InvertedPendulum-v5 --scheme rollout --algorithm {algorithm} --rollout-steps 512"
+        found[f"rollout {algorithm}"] = words.split()
     return found
 
 

@@ -40,11 +40,12 @@ def start_up() -> None:
 def replay_memory() -> None:
     import numpy as np
 
-    from p3s.experience.replay import Replay
+    from p3s.experience.replay import Ring
+    from p3s.experience.rows import empty_rows
     from p3s.types import EnvSpec
 
     before = resident_megabytes()
-    replay = Replay(1_000_000, EnvSpec(17, 6))
+    replay = Ring(empty_rows(1_000_000, EnvSpec.flat(17, 6)))
     rows = np.ones((1000, replay.rows.shape[1]), np.float32)
     for _ in range(1000):
         replay.add(rows)

@@ -28,10 +28,10 @@ import numpy as np
 from p3s import keys
 from p3s.config import resolve
 from p3s.envs import make_env
+from p3s.experience.rows import unpack_transitions
 from p3s.learning import devices
 from p3s.schemes import SCHEMES
 from p3s.train import Training
-from p3s.types import unpack
 
 LEARNERS = 4
 UPDATES = {"cem": 800, "erl": 500}
@@ -50,19 +50,22 @@ def start(scheme: str, **fields) -> Training:
 
 def rate(training: Training, updates: int) -> tuple[float, float]:
     """Learner-updates/s and environment steps/s until so many more learner-updates are done."""
-    jax.block_until_ready(training.state)
-    enough, steps = training.total_updates + updates, training.total_steps
-    done, started = training.total_updates, time.perf_counter()
-    training.run(10**9, callback=lambda now: now.total_updates < enough)
-    jax.block_until_ready(training.state)
+    jax.block_until_ready(training.updater.state)
+    enough, steps = training.counters.total_updates + updates, training.total_steps
+    done, started = training.counters.total_updates, time.perf_counter()
+    training.run(10**9, callback=lambda now: now.counters.total_updates < enough)
+    jax.block_until_ready(training.updater.state)
     seconds = time.perf_counter() - started
-    return (training.total_updates - done) / seconds, (training.total_steps - steps) / seconds
+    return (training.counters.total_updates - done) / seconds, (
+        training.total_steps - steps
+    ) / seconds
 
 
 def compare_with_sharing(names: list[str], rounds: int) -> dict[str, dict[str, float]]:
     table = {}
     for name in names:
-        fields = {} if name == "single" else {"num_learners": LEARNERS}
+        counted = "num_copies" if name == "distributed" else "num_learners"
+        fields = {} if name == "single" else {counted: LEARNERS}
         own, sharing = (
             start(scheme, initial_steps=25, **(fields if scheme == name else {}))
             for scheme in (name, "sharing")
@@ -86,13 +89,18 @@ def cem_together_or_singly(rounds: int) -> dict[str, float]:
     """Gradient steps of policies per second, as one program and one by one."""
     training = start("cem", num_learners=10, initial_steps=25)
     training.run(1500)
-    scheme, state, batch = training.scheme, training.state, training.config.algorithm.batch_size
+    scheme, state, batch = (
+        training.scheme,
+        training.updater.state,
+        training.config.algorithm.batch_size,
+    )
+    ring = training.experience.ring
     single = replace(scheme, num_selected=1)
     count = scheme.num_trained
 
     def compiled(which):
         def step(state, rows, key):
-            return which._policy_steps(state, unpack(training.spec, rows), key)[0]
+            return which._policy_steps(state, unpack_transitions(training.spec, rows), key)[0]
 
         return jax.jit(step)
 
@@ -107,11 +115,11 @@ def cem_together_or_singly(rounds: int) -> dict[str, float]:
     ]
 
     def step_together():
-        jax.block_until_ready(together(state, training.replay.sample(draw, (count, batch)), key))
+        jax.block_until_ready(together(state, ring.sample(draw, (count, batch)), key))
 
     def step_singly():
         for part in parts:
-            jax.block_until_ready(alone(part, training.replay.sample(draw, (1, batch)), key))
+            jax.block_until_ready(alone(part, ring.sample(draw, (1, batch)), key))
 
     rates: dict[str, list[float]] = {"together": [], "singly": []}
     for turn in range(rounds + 1):
@@ -131,7 +139,8 @@ def cem_together_or_singly(rounds: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--schemes", nargs="+", default=list(SCHEMES), help="only these")
+    off_policy = [name for name in SCHEMES if name != "rollout"]
+    parser.add_argument("--schemes", nargs="+", default=off_policy, help="only these")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     devices.prepare()

@@ -135,24 +135,26 @@ def serve_p3s(num_learners: int, mode: str) -> None:
             10**9,
             lambda now: not turns.over or (evaluated and now.total_steps % period >= num_learners),
         )
-        jax.block_until_ready(training.state)
+        jax.block_until_ready(training.updater.state)
         report(turns.rate(training.total_steps), guided=True)
 
 
 def serve_updates(training: Training, turns: Turns) -> None:
     """Updates of one set of minibatches, each dispatched before the one before it is done."""
     count = training.scheme.num_learners
-    rows = training.replay.sample(np.random.default_rng(0), (count, BATCH))
-    assert rows is not None
+    updater = training.updater
+    batches = training.experience.take(1, count, coming=0)
+    assert batches is not None
     while turns.begin(0):
-        state, number, before = training.state, 0, None
+        state, number, before = updater.state, 0, None
         while number % 2 or not turns.over:
             number += 1
-            state, metrics = training.program.learn(state, rows, None, number, number % 2 == 0)
+            pattern = (number % 2 == 0,)
+            state, metrics = updater.program.learn(state, [batches], number, pattern)
             if before is not None:
-                before.block_until_ready()
+                jax.block_until_ready(before)
             before = metrics
-        training.state = jax.block_until_ready(state)
+        updater.state = jax.block_until_ready(state)
         report(turns.rate(number * count), guided=True)
 
 

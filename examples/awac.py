@@ -1,8 +1,8 @@
 """An algorithm from outside the package: AWAC in its simplest form (after Nair et al. 2020).
 
-value step    y = r + discount * gamma * Q'(s', pi'(s'));  minimise mean (y - Q(s, a))²
+value step    y = r + discount * gamma * Q'(s', pi'(s'));  minimize mean (y - Q(s, a))²
 policy step   w = min(exp((Q(s, a) - Q(s, pi(s))) / temperature), 20)
-              minimise mean(w * ½‖pi(s) - a‖²) + weight * D(pi, guide),  then targets follow
+              minimize mean(w * ½‖pi(s) - a‖²) + weight * D(pi, guide),  then targets follow
 p3s train Pendulum-v1 --algorithm examples.awac:AWAC --steps 20000
 """
 
@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from p3s import register
 from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_values, value_loss
 from p3s.algorithms.parts.deterministic import deterministic_action, squared_distance
-from p3s.networks import follow
+from p3s.networks import train_network
+from p3s.trees import follow
 from p3s.types import Learner
 
 
@@ -34,12 +35,10 @@ class AWAC(OffPolicy):
 
     def init(self, key, spec):
         policy_key, value_key = jax.random.split(key)
-        policy = self.init_network(policy_key, [spec.observation_size], spec.action_size)
+        policy = self.init_network(policy_key, [spec.observation.shape], spec.action_size)
         value = self.init_q_networks(jax.random.split(value_key, 1), spec)
-        extra = {"target_policy": policy, "target_value": value}
-        extra["policy_optimizer"] = self.start_optimizer(policy)
-        extra["value_optimizer"] = self.start_optimizer(value)
-        return Learner(policy, value, extra)
+        optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
+        return Learner(policy, value, {"policy": policy, "value": value}, optimizers, {})
 
     def act(self, policy, observation, key, *, explore):
         action = deterministic_action(policy, observation)
@@ -47,34 +46,35 @@ class AWAC(OffPolicy):
         return jnp.clip(action + noise, -1, 1)
 
     def value_step(self, learner, batch, key):
-        extra, seen = learner.extra, batch.next_observation
-        action = deterministic_action(extra["target_policy"], seen)
-        target = bootstrap(batch, self.discount, q_values(extra["target_value"], seen, action)[0])
-        loss, gradient = jax.value_and_grad(value_loss)(learner.value, batch, target)
-        value, state = self.descend(learner.value, gradient, extra["value_optimizer"])
-        return Learner(learner.policy, value, {**extra, "value_optimizer": state}), {"q_loss": loss}
+        targets, states, seen = learner.targets, learner.optimizers, batch.next_observation
+        ahead = q_values(targets["value"], seen, deterministic_action(targets["policy"], seen))[0]
+        target = bootstrap(batch, self.discount_factor, ahead)
+        q, state, loss, _ = self.minimize(
+            lambda value: value_loss(value, batch, target), learner.value, states["value"]
+        )
+        return learner._replace(value=q, optimizers={**states, "value": state}), {"q_loss": loss}
 
     def policy_step(self, learner, batch, guide, key):
-        seen, extra = batch.observation, learner.extra
+        seen, states = batch.observation, learner.optimizers
         gain = q_values(learner.value, seen, batch.action)[0]
         gain -= q_values(learner.value, seen, deterministic_action(learner.policy, seen))[0]
         goodness = jnp.minimum(jnp.exp(gain / self.temperature), 20.0)
+        guide_action = deterministic_action(guide.policy, seen)
 
         def loss_of(policy):
-            error = squared_distance(deterministic_action(policy, seen), batch.action, "sum")
-            pull = self.distance(policy, guide.policy, seen)
-            return jnp.mean(goodness * error + guide.weight * pull)
+            outputs, after = train_network(policy, seen)
+            error = squared_distance(jnp.tanh(outputs), batch.action, "sum")
+            pull = squared_distance(jnp.tanh(outputs), guide_action, "sum")
+            return jnp.mean(goodness * error + guide.weight * pull), (after, None)
 
-        loss, gradient = jax.value_and_grad(loss_of)(learner.policy)
-        policy, state = self.descend(learner.policy, gradient, extra["policy_optimizer"])
-        learner = Learner(policy, learner.value, {**extra, "policy_optimizer": state})
+        policy, state, loss, _ = self.minimize(loss_of, learner.policy, states["policy"])
+        learner = learner._replace(policy=policy, optimizers={**states, "policy": state})
         return self.follow_targets(learner), {"policy_loss": loss}
 
     def follow_targets(self, learner):
-        online = {"target_policy": learner.policy, "target_value": learner.value}
-        targets = follow({name: learner.extra[name] for name in online}, online, self.target_rate)
-        return learner._replace(extra={**learner.extra, **targets})
+        online = {"policy": learner.policy, "value": learner.value}
+        return learner._replace(targets=follow(learner.targets, online, self.target_rate))
 
     def distance(self, policy, other, observation):
-        action, other_action = (deterministic_action(p, observation) for p in (policy, other))
-        return squared_distance(action, other_action, "sum")
+        actions = (deterministic_action(each, observation) for each in (policy, other))
+        return squared_distance(*actions, "sum")

@@ -16,6 +16,8 @@ from gymnasium import spaces
 from p3s.cli import main
 from p3s.config import Config, resolve
 from p3s.envs import make_env
+from p3s.errors import UserError
+from p3s.field_types import check_fields
 from p3s.runs import opening
 from p3s.runs.records import read_rows
 from p3s.schemes import SCHEMES, scheme_name
@@ -46,6 +48,10 @@ def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields
     if issubclass(SCHEMES[scheme_name(scheme)], EpisodeScheme):
         small = {**small, "num_learners": 4}
         del small["review_period"]
+    if scheme == "rollout":
+        records = ("evaluation_period", "evaluation_episodes", "log_period", "hidden_sizes")
+        small = {name: SMALL[name] for name in records}
+        small = {**small, "algorithm": "ppo", "rollout_steps": 64}
     return resolve(env, scheme, **{**small, **fields})
 
 
@@ -60,6 +66,15 @@ def trained(steps: int = 400, **fields) -> Training:
     training = small_training(**fields)
     training.run(steps)
     return training
+
+
+def problem_of(part) -> str:
+    """What is wrong with the fields of an algorithm or a scheme; empty if nothing is."""
+    try:
+        check_fields(part)
+    except UserError as error:
+        return str(error)
+    return part.problem() or ""
 
 
 def leaves(tree) -> list[np.ndarray]:

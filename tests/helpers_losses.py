@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from p3s.networks import MLP, Model
 from p3s.types import EnvSpec, Transition
 
 SPECS = {"continuous": EnvSpec.flat(3, 2), "discrete": EnvSpec.flat(3, 4, discrete=True)}
@@ -37,7 +39,15 @@ def hand_worked() -> tuple[Transition, np.ndarray]:
     return steps, floats(0, 1, 1, 0)
 
 
-def numpy_tanh_mlp(layers, inputs):
+def linear(weight, bias, *sizes: int) -> Model:
+    """A network of one matrix, for inputs of these sizes; by default, for one input."""
+    layers = [{"weight": jnp.array(weight, jnp.float32), "bias": jnp.array(bias, jnp.float32)}]
+    network = MLP(hidden_sizes=(), activation="relu", layer_norm=False, initialization="fan_in")
+    return Model(layers, network, tuple((size,) for size in sizes or (len(weight),)))
+
+
+def numpy_tanh_mlp(model, inputs):
+    layers = model.params
     for index, layer in enumerate(layers):
         inputs = inputs @ layer["weight"] + layer["bias"]
         if index < len(layers) - 1:
@@ -45,7 +55,8 @@ def numpy_tanh_mlp(layers, inputs):
     return inputs
 
 
-def numpy_mlp(layers, inputs):
+def numpy_mlp(model, inputs):
+    layers = model.params
     for index, layer in enumerate(layers):
         inputs = inputs @ np.asarray(layer["weight"], np.float64) + np.asarray(layer["bias"])
         if index < len(layers) - 1:

@@ -45,7 +45,7 @@ class TestEvaluation:
         quiet, judged = (small_training(evaluation_period=period) for period in (0, 60))
         for training in (quiet, judged):
             training.run(400)
-        assert np.array_equal(quiet.replay.rows[:400], judged.replay.rows[:400])
+        assert np.array_equal(*(one.experience.ring.rows[:400] for one in (quiet, judged)))
 
     def test_other_environment(self, population):
         with pytest.raises(UserError, match="the policy is for"):

@@ -12,10 +12,9 @@ import pytest
 from p3s.algorithms import ALGORITHMS
 from p3s.config import RunOptions
 from p3s.schemes import SCHEMES
-from p3s.schemes.rollout import OnPolicyRollout
 from tests.helpers import ROOT
 
-GROUPS = (RunOptions, OnPolicyRollout, *SCHEMES.values(), *ALGORITHMS.values())
+GROUPS = (RunOptions, *SCHEMES.values(), *ALGORITHMS.values())
 NO_HYPER_PARAMETER = {"algorithm"}
 """A field of schemes that holds another group of fields."""
 

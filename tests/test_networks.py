@@ -20,12 +20,12 @@ from p3s.algorithms import (
 from p3s.errors import UserError
 from p3s.networks import (
     ACTIVATIONS,
+    MLP,
     NETWORKS,
-    Shaped,
+    Model,
     apply_mlp,
     apply_network,
     dense_layers,
-    follow_every,
     init_mlp,
     part,
 )
@@ -126,7 +126,7 @@ class TestOwn:
     def test_trains_under_p3s(self):
         training = small_training("Pendulum-v1", algorithm="sql", num_learners=2, **self.fields)
         training.run(100)
-        assert isinstance(training.updater.state.learners.policy, Shaped)
+        assert training.updater.state.learners.policy.network.name == "residual"
         assert training.counters.updates == 31
         for leaf in jax.tree.leaves(training.updater.state.learners):
             assert np.isfinite(leaf).all()
@@ -141,11 +141,13 @@ class TestOwn:
 
 
 def test_parts():
-    layers = random_layers(layer_norm=True)
-    front = part(layers, inputs=slice(2), outputs=slice(1, None))
+    network = MLP(hidden_sizes=(5, 4), activation="relu", layer_norm=True, initialization="fan_in")
+    model = Model(random_layers(layer_norm=True), network, ((3,),))
+    front = part(model, inputs=slice(2), outputs=slice(1, None))
+    assert front.shapes == ((2,),)
     inputs = jnp.asarray(INPUTS).at[:, 2].set(0.0)
     np.testing.assert_allclose(
-        apply_mlp(front, inputs[:, :2]), apply_mlp(layers, inputs)[:, 1:], rtol=1e-5
+        apply_network(front, inputs[:, :2]), apply_network(model, inputs)[:, 1:], rtol=1e-5
     )
     own = policy_of(TD3(hidden_sizes=(4,), network="residual")).params
     assert part(own) is None
@@ -160,12 +162,3 @@ def test_dueling_with_an_activation():
     )
     greedy = algorithm.act(policy, INPUTS, jax.random.key(0), explore=False)
     assert np.array_equal(found.argmax(axis=1), greedy)
-
-
-def test_hard_and_soft_targets():
-    targets, online = jnp.array([0.1, 7.3]), jnp.array([0.7, 1e-7])
-    hard = [follow_every(targets, online, 1.0, jnp.int32(count), 3) for count in (2, 3)]
-    assert jnp.array_equal(hard[0], targets)
-    assert jnp.array_equal(hard[1], online)
-    soft = follow_every(targets, online, 0.25, jnp.int32(1), 1)
-    np.testing.assert_allclose(soft, 0.75 * targets + 0.25 * online)

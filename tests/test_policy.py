@@ -75,14 +75,14 @@ class TestFile:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda arrays, about: arrays.update({"0/weight": np.zeros((3, 2), np.float32)}),
-             r"0/weight should be float32\[3, 16\]"),
-            (lambda arrays, about: arrays.update({"0/bias": np.zeros(16)}), "should be float32"),
-            (lambda arrays, about: arrays.pop("1/bias"), "expected arrays: 1/bias"),
-            (lambda arrays, about: arrays.update({"9/bias": np.zeros(1)}), "expected arrays"),
+            (lambda arrays, about: arrays.update({"params/0/weight": np.zeros((3, 2), np.float32)}),
+             r"params/0/weight should be float32\[3, 16\]"),
+            (lambda arrays, about: arrays.update({"params/0/bias": np.zeros(16)}), "should be float32"),
+            (lambda arrays, about: arrays.pop("params/1/bias"), "expected arrays: params/1"),
+            (lambda arrays, about: arrays.update({"params/9/bias": np.zeros(1)}), "expected arrays"),
             (lambda arrays, about: about.update(algorithm="os.system"), "is not known: import the"),
             (lambda arrays, about: about["fields"].update(run="rm"), "unknown field"),
-            (lambda arrays, about: about.pop("observation_size"), "description"),
+            (lambda arrays, about: about.pop("observation_shape"), "description"),
             (lambda arrays, about: about.update(format="pickle"), "format"),
         ],
     )  # fmt: skip

@@ -110,7 +110,7 @@ class TestTrouble:
         training.updater.state = jax.tree.map(
             lambda x: jax.numpy.full_like(x, np.nan), training.updater.state
         )
-        with pytest.raises(UserError, match="the policy of learner 0 gives actions not finite"):
+        with pytest.raises(UserError, match="the policy of learner 0 produced non-finite actions"):
             training.evaluate()
         training.close()
 

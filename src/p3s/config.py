@@ -18,7 +18,7 @@ from p3s.envs import Adapter, EnvName, describe, parse_name
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
 from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
-from p3s.plugins import find, modules_of, recorded
+from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 
@@ -71,6 +71,9 @@ class Config:
         """Raise UserError for a value that makes no sense."""
         for part in (self.options, self.scheme, self.algorithm):
             check_fields(part)
+        network = getattr(self.algorithm, "network", "auto")
+        if network != "auto":
+            find_network(network)
         problem = self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"

@@ -7,15 +7,15 @@ from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """Something the user can put right; the command line prints it and exits with code 2."""
+    """Something the user can fix; the command line prints it and exits with code 2."""
 
 
 class TrainingStopped(UserError):
-    """A training that cannot go on: its environment raised, or a number is not finite."""
+    """A training that cannot continue: its environment raised, or a number is not finite."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """An error for a name that does not exist, with the names that come near it."""
+    """An error for a name that does not exist, with similar names."""
     known = sorted(known)
     near = get_close_matches(name, known, n=3, cutoff=0.6)
     if near:
@@ -23,11 +23,11 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     elif len(known) <= 20:
         hint = f"known: {', '.join(known)}"
     else:
-        hint = f"none of the {len(known)} known names is like it"
+        hint = f"none of the {len(known)} known names is similar"
     return UserError(f"unknown {kind} {name!r}: {hint}")
 
 
 def environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:
-    """What a user is told of an error that an environment raised."""
+    """The error for an exception that an environment raised."""
     text = f"{type(error).__name__}: {error}"
     return TrainingStopped(f"the environment of learner {learner} raised {when}: {text}")

@@ -124,7 +124,7 @@ class Evaluator:
         except Exception as error:
             raise environment_error("at a reset for evaluation", learner, error) from error
 
-    def _step(self, index: int, action: np.ndarray, learner: int) -> tuple:
+    def _step(self, index: int, action: np.ndarray, learner: int) -> tuple[Any, ...]:
         try:
             return self._envs[index].step(action)
         except Exception as error:
@@ -146,7 +146,7 @@ class Evaluator:
         count = jax.tree.leaves(champions)[0].shape[0]
         groups, policies = list(range(count)), champions
         if picked is not None:
-            # The champion's fresh episodes are one more group, with seeds of its own.
+            # The champion's fresh episodes are one more group, with its own seeds.
             groups.append(count)
             policies = jax.tree.map(
                 lambda leaf: jnp.concatenate([leaf, leaf[picked][None]]), champions

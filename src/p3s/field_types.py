@@ -157,7 +157,7 @@ def describe(expected: Any) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as it stands in TOML, shortened."""
+    """A value as TOML writes it, shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -8,7 +8,7 @@ network it differentiates.
     train_network(model, *inputs)   -> outputs, model      training mode: the model's carried leaves
                                                            (running statistics) have moved on
 
-A network of one's own, registered with `p3s.register`:
+A network of your own, registered with `p3s.register`:
 
     @register
     @dataclass(frozen=True, kw_only=True)
@@ -239,6 +239,16 @@ def image_patches(image: jax.Array, kernel: int, stride: int) -> jax.Array:
 
 
 NETWORKS: dict[str, type[Network]] = {network.name: network for network in (MLP, Conv)}
+
+
+def network_named(name: str) -> type[Network]:
+    """The network registered by this name."""
+    if name not in NETWORKS:
+        raise UserError(
+            f"network {name!r} is not known: import the module that registers it "
+            f"(known: {', '.join(sorted(NETWORKS))})"
+        )
+    return NETWORKS[name]
 
 
 # ---------------------------------------------------------------------- models

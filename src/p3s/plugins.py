@@ -5,7 +5,7 @@
     "package.module:Name"       wherever a name is asked for: the module is imported
 
 A module that a user names is imported; the current folder is searched too. A run's config.json
-names the modules that it needs, and `resume` imports them: a run folder is one's own (its
+names the modules that it needs, and `resume` imports them: a run folder is private (its
 checkpoints hold pickled environments). A policy file is for sharing and never imports anything:
 what it needs has to be known already, by an import or an entry point.
 """
@@ -23,7 +23,7 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.algorithms.on_policy import OnPolicy
 from p3s.errors import UserError, unknown
-from p3s.networks import NETWORKS, Network
+from p3s.networks import NETWORKS, Network, network_named
 from p3s.schemes import SCHEMES, Scheme
 from p3s.user_modules import search_current_folder
 
@@ -94,7 +94,7 @@ def load_entry_points() -> None:
 
 
 def find(registry: dict[str, Any], kind: str, name: str) -> Any:
-    """What a user's word stands for: a known name, or 'module:Name'."""
+    """The class that a user names: a known name, or 'module:Name'."""
     if ":" not in name:
         if name not in registry:
             load_entry_points()
@@ -110,8 +110,15 @@ def find(registry: dict[str, Any], kind: str, name: str) -> Any:
     return made
 
 
+def find_network(name: str) -> type[Network]:
+    """A network by its name, from installed packages too."""
+    if name not in NETWORKS:
+        load_entry_points()
+    return network_named(name)
+
+
 def recorded(registry: dict[str, Any], kind: str, name: str) -> Any:
-    """What a name in a file stands for; nothing is imported but entry points."""
+    """The class that a file names; nothing is imported but entry points."""
     if name not in registry:
         load_entry_points()
     if name not in registry:

@@ -138,5 +138,5 @@ def _dense_nodes(
     return nodes, constants, value
 
 
-def _info(helper, types, name: str, size: int):
+def _info(helper: Any, types: Any, name: str, size: int) -> Any:
     return helper.make_tensor_value_info(name, types.FLOAT, ["batch", size])

@@ -73,7 +73,7 @@ class Population:
         callback: Callable[[Population], Any] | None = None,
         progress_bar: bool = True,
     ) -> Self:
-        """Train for so many more total environment steps; may be called again to continue.
+        """Train for `steps` more environment steps in total; call it again to continue.
 
         callback: called with the population after every time step; False stops the training.
         """

@@ -1,7 +1,7 @@
 """Hyper-parameters by name: `paper` is the text, `authors` is what the published numbers ran with.
 
 The authors' code (wyjung0625/p3s, commit 21ceb2f) differs from the text of the paper in several
-places. Each is a field of its own, so that the two presets are two sets of values of the same
+places. Each is a field, so that the two presets are two sets of values of the same
 fields, and any mixture can be tried.
 """
 
@@ -57,8 +57,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 SCHEMES_WITH_OWN_CODE = ("single", "cem", "erl")
 OWN_CODE = {"initialization": "fan_in", "targets_start": "online"}
-"""Single TD3, CEM-RL and ERL were run with codes of their own, which start like this; Xavier and
-independent targets are those of the authors' P3S code."""
+"""Single TD3, CEM-RL and ERL have their own codes, which start like this; Xavier and independent
+targets belong to the authors' P3S code."""
 
 # Appendix I, keyed by (environment, delayed).
 D_MIN = {

@@ -70,7 +70,7 @@ class Training:
         self.last_review: dict[str, Any] = {}
 
     def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
-        """Train until so many total environment steps, or until someone asks to stop."""
+        """Train until this many total environment steps, or until a stop is requested."""
         started, before = time.perf_counter(), self.counters.seconds
         if self.counters.time_step == 0:
             self.environments.start()
@@ -154,7 +154,7 @@ class Training:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Everything that a checkpoint holds, besides the replay's rows."""
+        """Everything that a checkpoint holds except the replay's rows."""
         return {
             "counters": self.counters,
             "environments": self.environments,

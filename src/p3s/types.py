@@ -49,7 +49,7 @@ class EnvSpec:
 
     @classmethod
     def flat(cls, observation_size: int, action_size: int, discrete: bool = False) -> EnvSpec:
-        """An environment with observations of so many float32 numbers."""
+        """An environment with flat float32 observations of this size."""
         return cls(ObservationSpec((observation_size,)), action_size, discrete)
 
     @property

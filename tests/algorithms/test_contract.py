@@ -12,9 +12,10 @@ import pytest
 import p3s
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.errors import UserError
-from p3s.learning.learners import init_learners, pick, update_learners
+from p3s.learning.learners import init_learners, update_learners
 from p3s.policy import Policy
 from p3s.policy_onnx import export_onnx
+from p3s.trees import pick
 from p3s.types import Guide
 from tests.helpers import leaves, record, resume, run, small_training
 from tests.helpers_losses import SPECS, random_batch
@@ -44,14 +45,14 @@ class TestContract:
             return training, start
 
         (first, start), (again, _) = trained(), trained()
-        assert first.updates == STEPS // 2 - 19
-        for leaf in leaves(first.state.learners):
+        assert first.counters.updates == STEPS // 2 - 19
+        for leaf in leaves(first.updater.state.learners):
             assert leaf.shape[0] == 2
             assert leaf.dtype in (np.float32, np.int32)
             assert np.isfinite(leaf).all()
-        moved = zip(leaves(first.state.learners.policy), start, strict=True)
+        moved = zip(leaves(first.updater.state.learners.policy), start, strict=True)
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
-        pairs = zip(leaves(first.state), leaves(again.state), strict=True)
+        pairs = zip(leaves(first.updater.state), leaves(again.updater.state), strict=True)
         assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
         assert first.last_evaluation["learner_returns"] == again.last_evaluation["learner_returns"]
 

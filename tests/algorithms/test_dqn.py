@@ -9,7 +9,8 @@ import pytest
 
 from p3s.algorithms import DQN, dqn
 from p3s.types import EnvSpec, Guide
-from tests.helpers_losses import check_loss, log_softmax, numpy_mlp, random_batch
+from tests.helpers import problem_of
+from tests.helpers_losses import check_loss, linear, log_softmax, numpy_mlp, random_batch
 
 DISCRETE = EnvSpec.flat(3, 4, discrete=True)
 TINY = {"hidden_sizes": (4,)}
@@ -51,11 +52,8 @@ class TestDQN:
 
     def test_target_by_hand(self):
         """Online Q = (1, 2) prefers action 1; target Q = (5, 3) is 3 there, 5 at its own best."""
-
-        def constant(values):
-            return [{"weight": jnp.zeros((3, 2)), "bias": jnp.array(values, jnp.float32)}]
-
-        online, target = constant([1.0, 2.0]), constant([5.0, 3.0])
+        zero = np.zeros((3, 2))
+        online, target = linear(zero, [1.0, 2.0]), linear(zero, [5.0, 3.0])
         for double, ahead in ((True, 3.0), (False, 5.0)):
             found = dqn.q_target(online, target, self.batch, 0.9, double, False)
             expected = self.batch.reward + self.batch.discount * 0.9 * ahead
@@ -67,7 +65,7 @@ class TestDQN:
         step = jax.jit(algorithm.policy_step)
         seen = []
         for _ in range(6):
-            seen.append(float(learner.policy["epsilon"]))
+            seen.append(float(learner.policy["epsilon"].value))
             guide = Guide(learner.policy, jnp.float32(0.0))
             learner, _ = step(learner, self.batch, guide, jax.random.key(0))
         assert seen == pytest.approx([0.9, 0.75, 0.6, 0.45, 0.3, 0.3])
@@ -82,8 +80,11 @@ class TestDQN:
     def test_bad_values(self):
         for fields, message in (
             ({"policy_period": 2}, "policy_period of dqn must be 1"),
-            ({"epsilon_end": 0.5, "epsilon_start": 0.2}, "epsilon_end <= epsilon_start"),
+            (
+                {"epsilon_end": 0.5, "epsilon_start": 0.2},
+                "epsilon_end must be at most epsilon_start, 0.2, not 0.5",
+            ),
             ({"huber_threshold": float("inf")}, "huber_threshold must be"),
             ({"target_period": 0}, "must be at least 1"),
         ):
-            assert message in (DQN(**fields).problem() or "")
+            assert message in problem_of(DQN(**fields))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from math import prod
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,24 +12,29 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS, Algorithm
-from p3s.networks import Network, register_network
+from p3s.networks import Network, features
+from p3s.plugins import register
 from p3s.types import EnvSpec, Guide
-from tests.helpers import leaves
+from tests.helpers import leaves, problem_of
 from tests.helpers_losses import SPECS, random_batch
 
 OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 """The others: test_on_policy.py."""
 
 
-@register_network("test_linear")
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Linear(Network):
     """One matrix, without a bias or hidden layers."""
 
-    def init(self, key, input_sizes, output_size):
-        return {"matrix": jax.random.normal(key, (sum(input_sizes), output_size)) / 4}
+    name: ClassVar[str] = "test_linear"
 
-    def apply(self, params, inputs):
-        return inputs @ params["matrix"]
+    def init(self, key, shapes, output_size):
+        size = sum(prod(shape) for shape in shapes)
+        return {"matrix": jax.random.normal(key, (size, output_size)) / 4}
+
+    def apply(self, params, *inputs, train):
+        return features(*inputs) @ params["matrix"], params
 
 
 def make(algorithm: str, **fields) -> Algorithm:
@@ -42,7 +49,7 @@ class TestFields:
         "hidden_sizes": (16, 14), "initialization": "xavier", "targets_start": "independent",
         "distance_reduction": "mean", "double": False, "dueling": True,
         "activation": "tanh", "layer_norm": True, "network": "test_linear",
-        "num_value_actions": 8, "num_particles": 8,
+        "num_value_actions": 8, "num_particles": 8, "num_values": 3,
     }  # fmt: skip
     only_in_updates = ("double", "num_value_actions", "num_particles")
     elsewhere = ("batch_size", "policy_period", "normalize_observations")
@@ -123,13 +130,13 @@ class TestFields:
 
     def test_bad_values(self, algorithm):
         for fields, message in (
-            ({"discount_factor": 1.5}, "discount must be between 0 and 1"),
+            ({"discount_factor": 1.5}, "discount_factor must be between 0 and 1"),
             ({"target_rate": -0.1}, "target_rate must be between"),
             ({"learning_rate": 0.0}, "learning_rate must be above 0"),
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
             ({"batch_size": 0}, "batch_size must be at least 1"),
-            ({"activation": "step"}, "activation must be one of relu, tanh"),
+            ({"activation": "step"}, 'activation must be "relu" or "tanh"'),
             ({"network": "none"}, "network 'none' is not known: import the module"),
         ):
-            assert message in (ALGORITHMS[algorithm](**fields).problem() or "")
-        assert ALGORITHMS[algorithm]().problem() is None
+            assert message in problem_of(ALGORITHMS[algorithm](**fields))
+        assert problem_of(ALGORITHMS[algorithm]()) == ""

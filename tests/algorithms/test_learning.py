@@ -64,7 +64,7 @@ def test_learns_on_policy(algorithm, steps, fields, seed):
     """The stochastic policy, which the paper judges, and the noiseless one."""
     population = p3s.Population(
         "InvertedPendulum-v5",
-        scheme="single",
+        scheme="rollout",
         algorithm=algorithm,
         seed=seed,
         evaluation_period=0,

@@ -51,7 +51,7 @@ ON_POLICY = sorted({name for name, _ in CASES})
 
 def small_config(algorithm: str, kind: str = "continuous", **fields) -> Config:
     values = {**SMALL, **OWN[algorithm], **fields}
-    return resolve(ENVS[kind], "single", algorithm, **values)
+    return resolve(ENVS[kind], "rollout", algorithm, **values)
 
 
 def begin(path: Path, algorithm: str, kind: str, **fields) -> Training:
@@ -79,7 +79,7 @@ class TestRun:
             assert np.isfinite(leaf).all()
         moved = zip(leaves(training.updater.state.learners.policy), start, strict=True)
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
-        assert training.experience.ring.num_added == 0
+        assert not hasattr(training.experience, "ring")  # no replay
         row = record(path)["evaluations"][-1]
         assert row["step"] == 500
         assert row["score"] == np.mean(row["learner_returns"])
@@ -140,7 +140,8 @@ def test_clipped_means_are_exported_clipped(tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     made, spec = ALGORITHMS["ppo"](hidden_sizes=(4,)), SPECS["continuous"]
     params = made.init(jax.random.key(0), spec).policy
-    params["layers"][-1] = {**params["layers"][-1], "bias": jnp.array([2.0, 0.3])}
+    layers = params["layers"].params
+    layers[-1] = {**layers[-1], "bias": jnp.array([2.0, 0.3])}
     about = {"action_low": [-2.0, 0.0], "action_high": [2.0, 1.0], "action_shape": [2]}
     policy = Policy(made, params, spec, about, Scaling(*np.full((2, 3), 0.5, np.float32)))
     export_onnx(policy, tmp_path / "policy.onnx")
@@ -164,11 +165,11 @@ def test_stochastic_evaluation_depends_on_seed_and_step_only():
 
 
 @pytest.mark.parametrize("algorithm", ON_POLICY)
-def test_only_single(algorithm):
-    for scheme in set(SCHEMES) - {"single"}:
-        with pytest.raises(UserError, match=f"scheme {scheme}: choose --scheme single"):
+def test_only_rollout(algorithm):
+    for scheme in set(SCHEMES) - {"rollout"}:
+        with pytest.raises(UserError, match="cannot share a replay: choose --scheme rollout"):
             resolve("Pendulum-v1", scheme, algorithm)
-    with pytest.raises(UserError, match="learns alone"):
+    with pytest.raises(UserError, match="scheme rollout has one learner, not 2"):
         small_config(algorithm, num_learners=2).check()
     with pytest.raises(UserError, match="keeps no replay: leave buffer_size out"):
         small_config(algorithm, buffer_size=10).check()
@@ -180,7 +181,7 @@ def test_only_single(algorithm):
 
 
 def test_wrong_kind_of_actions():
-    config = resolve("CartPole-v1", "single", "acktr")
+    config = resolve("CartPole-v1", "rollout", "acktr")
     with pytest.raises(UserError, match=r"acktr cannot learn: choose .* ppo"):
         Training(config, lambda: make_env("CartPole-v1"))
 

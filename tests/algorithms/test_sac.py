@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from p3s.algorithms import SAC, SAC2018, sac, sac_2018
-from p3s.algorithms.off_policy import value_loss
+from p3s.algorithms.off_policy import bootstrap, value_loss
 from p3s.algorithms.parts import squashed_gaussian as squashed
-from p3s.learning.learners import pick
-from p3s.types import EnvSpec
+from p3s.trees import pick
+from p3s.types import EnvSpec, Guide
 from tests.helpers_losses import check_loss, numpy_mlp, random_batch
 
 CONTINUOUS = EnvSpec.flat(3, 2)
 NOISE = np.random.default_rng(5).normal(size=(7, 2)).astype(np.float32)
 TINY = {"hidden_sizes": (4,)}
+smallest = partial(SAC().combine, key=jax.random.key(0))
 
 
 def numpy_gaussian(policy, observation):
@@ -51,9 +54,10 @@ class TestSAC:
         action, log_density = numpy_sample(self.learner.policy, self.batch.next_observation)
         smaller = numpy_q(self.guide.value, self.batch.next_observation, action).min(axis=0)
         expected = self.batch.reward + self.batch.discount * 0.9 * (smaller - 0.3 * log_density)
-        target = sac.soft_td_target(
-            self.learner.policy, self.guide.value, self.batch, NOISE, jnp.float32(0.3), 0.9
+        next_value = sac.soft_next_values(
+            self.learner.policy, self.guide.value, smallest, self.batch, NOISE, jnp.float32(0.3)
         )
+        target = bootstrap(self.batch, 0.9, next_value)
         np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-5)
 
     def test_value_loss(self):
@@ -64,7 +68,7 @@ class TestSAC:
             return np.mean(errors**2, axis=1).sum()
 
         check_loss(
-            lambda value: value_loss(value, self.batch, target), expected, self.learner.value
+            lambda value: value_loss(value, self.batch, target)[0], expected, self.learner.value
         )
 
     def test_policy_loss(self):
@@ -80,19 +84,24 @@ class TestSAC:
         guide = squashed.gaussian(self.guide.policy, seen)
         check_loss(
             lambda policy: squashed.policy_loss(
-                policy, self.learner.value, seen, NOISE, 0.3, guide, jnp.float32(0.7)
+                policy, self.learner.value, smallest, seen, NOISE, 0.3, guide, jnp.float32(0.7)
             )[0],
             expected,
             self.learner.policy,
         )
 
     def test_temperature_follows_the_entropy(self):
-        algorithm = SAC(**TINY)
-        extra = algorithm.start_temperature()
-        for entropy, sign in ((-5.0, 1), (5.0, -1)):  # too little, too much
-            moved = algorithm.adapt_temperature(extra, jnp.float32(entropy), -2.0)
-            assert np.sign(float(moved["log_temperature"])) == sign
-            assert abs(float(moved["log_temperature"])) == pytest.approx(3e-4, rel=1e-3)
+        """The first step of Adam has the size of the learning rate, 3e-4."""
+        guide = Guide(self.learner.policy, jnp.float32(0.0))
+        for goal, sign in ((20.0, 1), (-20.0, -1)):  # too little entropy, too much
+            algorithm = SAC(**TINY, target_entropy=goal)
+            moved, metrics = jax.jit(algorithm.policy_step)(
+                self.learner, self.batch, guide, jax.random.key(0)
+            )
+            assert np.sign(2 * goal - float(metrics["entropy"])) == sign
+            log_temperature = float(moved.extra["log_temperature"])
+            assert np.sign(log_temperature) == sign
+            assert abs(log_temperature) == pytest.approx(3e-4, rel=1e-3)
 
     def test_state_value_loss(self):
         """2018: V is drawn to min Q(s, a~) - alpha log pi, Q to scale * r + discount gamma V'."""
@@ -101,11 +110,11 @@ class TestSAC:
         target = np.linspace(-1, 1, 7)
         seen = self.batch.observation
         check_loss(
-            lambda value: sac_2018.state_value_loss(value, seen, target.astype(np.float32)),
+            lambda value: sac_2018.state_value_loss(value, seen, target.astype(np.float32))[0],
             lambda value: 0.5 * np.mean((numpy_mlp(value, seen)[:, 0] - target) ** 2),
             learner.value["v"],
         )
         _, metrics = algorithm.value_step(learner, self.batch, jax.random.key(0))
-        ahead = numpy_mlp(learner.extra["target_v"], self.batch.next_observation)[:, 0]
+        ahead = numpy_mlp(learner.targets["value"], self.batch.next_observation)[:, 0]
         expected = 2 * self.batch.reward + self.batch.discount * 0.9 * ahead
         assert float(metrics["target_mean"]) == pytest.approx(expected.mean(), rel=1e-5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import SACDiscrete, sac_discrete
-from p3s.learning.learners import pick
+from p3s.trees import pick
 from p3s.types import EnvSpec
 from tests.helpers_losses import check_loss, log_softmax, numpy_mlp, random_batch
 
@@ -29,7 +29,7 @@ class TestSACDiscrete:
             return sum(0.5 * np.mean((output - target) ** 2) for output in outputs)
 
         check_loss(
-            lambda values: sac_discrete.value_loss(values, self.batch, target),
+            lambda values: sac_discrete.value_loss(values, self.batch, target)[0],
             expected,
             self.learner.value,
         )

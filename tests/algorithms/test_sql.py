@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import jax
@@ -12,7 +13,8 @@ import pytest
 from p3s.algorithms import SQL, sql
 from p3s.config import resolve
 from p3s.types import EnvSpec
-from tests.helpers_losses import check_loss, numpy_mlp, random_batch
+from tests.helpers import problem_of
+from tests.helpers_losses import check_loss, linear, numpy_mlp, random_batch
 
 SPEC = EnvSpec.flat(3, 2)
 TINY = SQL(hidden_sizes=(4,), reward_scale=2.0, discount_factor=0.9)
@@ -45,7 +47,7 @@ def slope(function, point, step=1e-6):
 class TestValue:
     def test_target(self):
         """y = scale r + discount gamma (log mean exp Q' + 2 log 2) on the actions drawn."""
-        learner = LEARNER._replace(extra={**LEARNER.extra, "target_value": OTHER.value})
+        learner = LEARNER._replace(targets={"value": OTHER.value})
         key = jax.random.key(7)
         actions = np.asarray(jax.random.uniform(key, (7, 16, 2), jnp.float32, -1, 1), np.float64)
         values = numpy_mlp(OTHER.value, numpy_inputs(BATCH.next_observation, actions))[..., 0]
@@ -59,7 +61,7 @@ class TestValue:
 
     def test_soft_value_is_the_integral(self):
         """Q = k a has log of its integral over [-1, 1] at log(2 sinh(k) / k)."""
-        value = [{"weight": jnp.array([[0.0], [3.0]]), "bias": jnp.zeros(1)}]
+        value = linear([[0.0], [3.0]], [0.0], 1, 1)
         grid = (np.arange(1000, dtype=np.float32) + 0.5)[:, None] / 500 - 1
         found = sql.soft_value(value, jnp.zeros(1), grid)
         assert float(found) == pytest.approx(np.log(2 * np.sinh(3) / 3), rel=1e-4)
@@ -68,7 +70,7 @@ class TestValue:
         target = np.linspace(-1, 1, 7).astype(np.float32)
         inputs = np.concatenate([BATCH.observation, BATCH.action], axis=1)
         check_loss(
-            lambda value: sql.value_loss(value, BATCH, target),
+            lambda value: sql.value_loss(value, BATCH, target)[0],
             lambda value: 0.5 * np.mean((numpy_mlp(value, inputs)[:, 0] - target) ** 2),
             LEARNER.value,
         )
@@ -79,7 +81,7 @@ class TestValue:
         first, _ = algorithm.value_step(learner, BATCH, jax.random.key(0))
         second, _ = algorithm.value_step(first, BATCH, jax.random.key(1))
         for after, expected in ((first, learner), (second, second)):
-            same = jax.tree.map(np.array_equal, after.extra["target_value"], expected.value)
+            same = jax.tree.map(np.array_equal, after.targets["value"], expected.value)
             assert jax.tree.all(same)
 
 
@@ -160,9 +162,9 @@ class TestPolicy:
 class TestDistance:
     def moved(self, shift):
         """The policy's actions before tanh, all moved by the same."""
-        layers = [dict(layer) for layer in LEARNER.policy]
+        layers = [dict(layer) for layer in LEARNER.policy.params]
         layers[-1]["bias"] = layers[-1]["bias"] + shift
-        return layers
+        return replace(LEARNER.policy, params=layers)
 
     def test_zero_for_equal_and_growing_with_the_difference(self):
         distances = [
@@ -176,8 +178,9 @@ class TestDistance:
         """Then it is TD3's ½‖.‖²."""
 
         def deaf(policy):
-            weight = policy[0]["weight"].at[3:].set(0.0)
-            return [{**policy[0], "weight": weight}, *policy[1:]]
+            first, *others = policy.params
+            weight = first["weight"].at[3:].set(0.0)
+            return replace(policy, params=[{**first, "weight": weight}, *others])
 
         ours, theirs = deaf(LEARNER.policy), deaf(OTHER.policy)
         gap = numpy_actions(ours)[:, 0] - numpy_actions(theirs)[:, 0]
@@ -186,14 +189,11 @@ class TestDistance:
 
     def test_few_noises_stand_for_all(self):
         """tanh(v z) against tanh(w z): near to the expectation over z, by quadrature."""
-
-        def linear(scale):
-            return [{"weight": jnp.array([[0.0], [scale]]), "bias": jnp.zeros(1)}]
-
+        narrow, wide = (linear([[0.0], [scale]], [0.0], 1, 1) for scale in (0.3, 1.0))
         z = np.linspace(-8, 8, 20_001)
         normal = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
         exact = np.trapezoid(0.5 * (np.tanh(0.3 * z) - np.tanh(z)) ** 2 * normal, z)
-        found = TINY.distance(linear(0.3), linear(1.0), np.zeros((1, 1), np.float32))
+        found = TINY.distance(narrow, wide, np.zeros((1, 1), np.float32))
         assert float(found[0]) == pytest.approx(exact, rel=0.2)
 
     @pytest.mark.parametrize("size", [1, 2, 6])
@@ -218,7 +218,7 @@ def test_bad_values():
         ({"num_value_actions": 0}, "must be at least 1"),
         ({"reward_scale": 0.0}, "reward_scale must be above 0"),
     ):
-        assert message in (SQL(**fields).problem() or "")
+        assert message in problem_of(SQL(**fields))
 
 
 @pytest.mark.parametrize(

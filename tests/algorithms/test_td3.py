@@ -7,35 +7,37 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from p3s.algorithms.td3 import TD3, policy_loss, squared_distance, td_target, value_loss
-from p3s.learning.learners import init_learners, pick, update_learners
+from p3s.algorithms.off_policy import bootstrap, value_loss
+from p3s.algorithms.parts.deterministic import policy_loss, squared_distance, target_values
+from p3s.algorithms.td3 import TD3
+from p3s.learning.learners import init_learners, update_learners
 from p3s.networks import init_mlp
+from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Transition
-from tests.helpers_losses import numpy_mlp, random_batch
+from tests.helpers_losses import linear, numpy_mlp, random_batch
 
-SPEC = EnvSpec(observation_size=3, action_size=2)
-
-
-def linear(weight, bias):
-    return [{"weight": jnp.array(weight, jnp.float32), "bias": jnp.array(bias, jnp.float32)}]
+SPEC = EnvSpec.flat(3, 2)
 
 
-def test_td_target_by_hand():
+def test_target_by_hand():
     """One-dimensional, linear: pi'(s') = tanh(0) = 0, smoothed to 0.5; Q' = 2a and 3a + 1."""
     policy = linear([[0.0]], [0.0])
     values = jax.tree.map(
         lambda *pair: jnp.stack(pair),
-        linear([[0.0], [2.0]], [0.0]),
-        linear([[0.0], [3.0]], [1.0]),
+        linear([[0.0], [2.0]], [0.0], 1, 1),
+        linear([[0.0], [3.0]], [1.0], 1, 1),
     )
     one = np.ones((2, 1), np.float32)
     batch = Transition(one, one, np.array([1.0, 1.0], np.float32), np.array([1.0, 0.0]), one)
-    target = td_target(policy, values, batch, jnp.array([[0.5], [0.5]]), 0.9)
+
+    def target(noise):
+        ahead = target_values(policy, values, batch, jnp.full((2, 1), noise))
+        return bootstrap(batch, 0.9, TD3().combine(ahead, jax.random.key(0))).tolist()
+
     # min(2 * 0.5, 3 * 0.5 + 1) = 1; a termination does not look ahead.
-    assert target.tolist() == pytest.approx([1 + 0.9 * 1.0, 1.0])
+    assert target(0.5) == pytest.approx([1 + 0.9 * 1.0, 1.0])
     # The smoothed action is clipped to [-1, 1]: min(2 * 1, 3 * 1 + 1) = 2.
-    far = td_target(policy, values, batch, jnp.array([[7.0], [7.0]]), 0.9)
-    assert far.tolist() == pytest.approx([1 + 0.9 * 2.0, 1.0])
+    assert target(7.0) == pytest.approx([1 + 0.9 * 2.0, 1.0])
 
 
 def test_value_loss_is_the_sum_of_both_mean_squares():
@@ -45,7 +47,7 @@ def test_value_loss_is_the_sum_of_both_mean_squares():
     expected = sum(
         np.mean((numpy_mlp(pick(learner.value, j), inputs)[:, 0] - target) ** 2) for j in (0, 1)
     )
-    assert float(value_loss(learner.value, batch, target)) == pytest.approx(expected, rel=1e-5)
+    assert float(value_loss(learner.value, batch, target)[0]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_augmented_loss_by_hand():
@@ -55,12 +57,12 @@ def test_augmented_loss_by_hand():
     Loss of learner 0: -3 * 0 + beta * 1/2 * 0.25; its gradient: (-3 + beta * (0 - 0.5)) * 1.
     Loss of the best: -3 * 0.5; its gradient: -3 * (1 - 0.25).
     """
-    value, observation = linear([[0.0], [3.0]], [0.0]), jnp.ones((1, 1))
+    value, observation = linear([[0.0], [3.0]], [0.0], 1, 1), jnp.ones((1, 1))
     guide_action = jnp.full((1, 1), 0.5)
     beta = 4.0
 
     def loss(weight, pull):
-        policy = [{"weight": weight.reshape(1, 1), "bias": jnp.zeros(1)}]
+        policy = linear(weight.reshape(1, 1), [0.0])
         return policy_loss(policy, value, observation, guide_action, pull, "sum")[0]
 
     other, best = jnp.float32(0.0), jnp.arctanh(jnp.float32(0.5))
@@ -86,7 +88,7 @@ def test_policy_gradient_by_finite_differences():
         jnp.float32(np.tanh(numpy_mlp(guide.policy, observation))), 0.7, "sum",
     )[0])(learner.policy)  # fmt: skip
     policy = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), learner.policy)
-    for layer, slopes in zip(policy, gradient, strict=True):
+    for layer, slopes in zip(policy.params, gradient.params, strict=True):
         for name, leaf in layer.items():
             for index in np.ndindex(leaf.shape):
                 kept = leaf[index]
@@ -145,6 +147,7 @@ class TestInitialization:
         for start, equal in (("online", True), ("independent", False)):
             learner = TD3(hidden_sizes=(8,), targets_start=start).init(jax.random.key(0), SPEC)
             same = jnp.array_equal(
-                learner.policy[0]["weight"], learner.extra["target_policy"][0]["weight"]
+                learner.policy.params[0]["weight"],
+                learner.targets["policy"].params[0]["weight"],
             )
             assert bool(same) is equal

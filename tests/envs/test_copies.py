@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from p3s.envs import Adapter
-from p3s.envs.copies import Collector
+from p3s.envs.copies import LocalCopies
 from p3s.errors import TrainingStopped
-from p3s.types import unpack
+from p3s.types import Transition
 from tests.helpers import Counter
 
 
-class TestCollector:
+class TestCopies:
     @pytest.mark.parametrize("truncates", [False, True])
     def test_no_transition_crosses_a_reset(self, truncates: bool):
-        collector = Collector(lambda: Adapter(Counter(3, truncates)), 2, seed=0)
-        collector.start()
-        rows, ended = [], []
+        copies = LocalCopies(lambda: Adapter(Counter(3, truncates)), 2, seed=0)
+        copies.start()
+        steps, ended = [], []
         for _ in range(7):
-            new, episodes = collector.step(np.zeros((2, 2), np.float32), np.arange(2))
-            rows.append(new[0])
+            transitions, episodes = copies.step(np.zeros((2, 2), np.float32), np.arange(2))
+            steps.append(Transition(*(values[0] for values in transitions)))
             ended += episodes
-        batch = unpack(collector.spec, np.stack(rows))
+        batch = Transition(*map(np.stack, zip(*steps, strict=True)))
         assert batch.observation[:, 0].tolist() == [0, 1, 2, 0, 1, 2, 0]
         assert batch.next_observation[:, 0].tolist() == [1, 2, 3, 1, 2, 3, 1]
         last = 1.0 if truncates else 0.0
@@ -50,13 +50,34 @@ class TestCollector:
                 raise value
             return value
 
-        collector = Collector(lambda: Adapter(Counter()), 2, seed=0)
+        copies = LocalCopies(lambda: Adapter(Counter()), 2, seed=0)
         if method == "step":
-            collector.start()
-            collector.envs[1].env.step = answer
+            copies.start()
+            copies.envs[1].env.step = answer
         else:
-            collector.envs[0].env.reset = answer
+            copies.envs[0].env.reset = answer
         with pytest.raises(TrainingStopped, match=message):
-            collector.start() if method == "reset" else collector.step(
-                np.zeros((2, 2)), np.arange(2)
-            )
+            copies.start() if method == "reset" else copies.step(np.zeros((2, 2)), np.arange(2))
+
+    def test_only_active_copies_step(self):
+        copies = LocalCopies(lambda: Adapter(Counter(3)), 3, seed=0)
+        copies.start()
+        actions = np.zeros((3, 2), np.float32)
+        copies.step(actions, np.arange(3))
+        transitions, episodes = copies.step(actions, np.array([0, 2]))
+        assert transitions.observation.shape == (2, 1)
+        assert transitions.reward.tolist() == [2, 2]
+        assert copies.observations[:, 0].tolist() == [2, 1, 2]
+        assert copies.lengths.tolist() == [2, 1, 2]
+        assert episodes == []
+        _, episodes = copies.step(actions, np.array([2]))
+        assert [episode.learner for episode in episodes] == [2]
+        assert copies.observations[:, 0].tolist() == [2, 1, 0]
+
+    def test_transitions_keep_the_final_observation_after_the_reset(self):
+        copies = LocalCopies(lambda: Adapter(Counter(1)), 2, seed=0)
+        copies.start()
+        transitions, episodes = copies.step(np.zeros((2, 2), np.float32), np.arange(2))
+        assert len(episodes) == 2
+        assert transitions.next_observation[:, 0].tolist() == [1, 1]
+        assert copies.observations[:, 0].tolist() == [0, 0]

@@ -12,10 +12,12 @@ from safetensors.numpy import load_file, save_file
 import p3s
 from p3s import keys
 from p3s.errors import UserError
-from p3s.experience.normalization import RunningMoments, normalize
+from p3s.experience import Batches
+from p3s.experience.normalization import RunningMoments, Unnormalized, normalize
+from p3s.experience.rows import unpack_transitions
 from p3s.policy import Policy, _read_policy_file
 from p3s.policy_onnx import export_onnx
-from p3s.types import EnvSpec, unpack
+from p3s.types import EnvSpec
 from tests.helpers import SMALL, record, resume, run
 
 FIELDS = {"env": "Pendulum-v1", "num_learners": 2, "normalize_observations": True}
@@ -28,7 +30,7 @@ class TestMoments:
     def test_are_those_of_all_that_was_seen(self):
         moments = RunningMoments(EnvSpec.flat(3, 1))
         for part in np.array_split(self.stream, 70):
-            moments.update(part)
+            moments.see(part)
         exact = self.stream.astype(np.float64)
         np.testing.assert_allclose(moments.scaling.mean, exact.mean(axis=0), rtol=1e-6)
         np.testing.assert_allclose(
@@ -41,17 +43,17 @@ class TestMoments:
 
     def test_outliers_are_clipped_and_nothing_happens_without_a_scaling(self):
         moments = RunningMoments(EnvSpec.flat(3, 1))
-        moments.update(self.stream)
+        moments.see(self.stream)
         assert normalize(np.full(3, 1e9, np.float32), moments.scaling).tolist() == [10, 10, 10]
         assert normalize(self.stream, None) is self.stream
 
     def test_resumed_to_the_bit(self):
         whole, first, again = (RunningMoments(EnvSpec.flat(3, 1)) for _ in range(3))
-        whole.update(self.stream)
-        first.update(self.stream[:99])
+        whole.see(self.stream)
+        first.see(self.stream[:99])
         again.resume(first.snapshot())
         assert all(map(np.array_equal, again.scaling, first.scaling))
-        again.update(self.stream[99:])
+        again.see(self.stream[99:])
         assert all(map(np.array_equal, again.scaling, whole.scaling))
 
 
@@ -73,7 +75,7 @@ def test_every_observation_acted_on_is_counted_once(population):
 def test_learning_normalizes_both_observations(population):
     training = population.training
     rows = training.experience.ring.rows[:16].reshape(2, 8, -1)
-    batches = unpack(training.spec, rows)
+    batches = unpack_transitions(training.spec, rows)
     scaling = training.normalizer.scaling
     by_hand = batches._replace(
         observation=normalize(batches.observation, scaling),
@@ -84,7 +86,7 @@ def test_learning_normalizes_both_observations(population):
         state, by_hand, jax.random.fold_in(key, 1), True
     )
     copy = jax.tree.map(lambda leaf: leaf.copy(), state)
-    moved, _ = training.updater.program.learn(copy, rows, scaling, 1, True)
+    moved, _ = training.updater.program.learn(copy, [Batches(rows, scaling)], 1, (True,))
     pairs = zip(jax.tree.leaves(moved.learners), jax.tree.leaves(expected.learners), strict=True)
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -118,9 +120,9 @@ def test_file_without_its_moments(population, tmp_path):
     file = tmp_path / "policy.safetensors"
     population.policy.save(file)
     arrays, (about, _) = load_file(file), _read_policy_file(file)
-    arrays.pop("normalisation/mean")
+    arrays.pop("normalization/mean")
     save_file(arrays, file, {"p3s": json.dumps(about)})
-    with pytest.raises(UserError, match="normalisation does not hold the expected arrays: mean"):
+    with pytest.raises(UserError, match="normalization does not hold the expected arrays: mean"):
         p3s.load(file)
 
 
@@ -133,5 +135,5 @@ def test_resumes_to_the_bit(tmp_path):
 
 def test_off_by_default_off_policy():
     training = p3s.Population("Pendulum-v1", **SMALL).training
-    assert training.normalizer is None
+    assert type(training.normalizer) is Unnormalized
     assert training.policy().scaling is None

@@ -6,30 +6,39 @@ import numpy as np
 import pytest
 
 from p3s.errors import UserError
-from p3s.experience.replay import Replay, check_memory, memory_needed
-from p3s.types import EnvSpec, Transition, pack, unpack
+from p3s.experience.normalization import Unnormalized
+from p3s.experience.replay import Replay, Ring, check_memory, memory_needed
+from p3s.experience.rows import empty_rows, pack, unpack_transitions
+from p3s.types import EnvSpec, ObservationSpec, Transition
 
 SPEC = EnvSpec.flat(2, 1)
+IMAGES = EnvSpec(ObservationSpec((84, 84, 4), "uint8"), 6, discrete=True)
 
 
-def stamped(ids: np.ndarray) -> np.ndarray:
-    """Rows whose every field carries the row's number."""
-    rows = np.empty((len(ids), SPEC.row_size), np.float32)
+def ring(capacity: int, spec: EnvSpec = SPEC) -> Ring:
+    return Ring(empty_rows(capacity, spec))
+
+
+def replay(capacity: int, spec: EnvSpec = SPEC, batch_size: int = 4) -> Replay:
+    return Replay(capacity, spec, batch_size, seed=0, normalizer=Unnormalized())
+
+
+def stamped(ids: np.ndarray) -> Transition:
+    """Transitions whose every field carries the transition's number."""
     column = ids[:, None].astype(np.float32)
-    pack(SPEC, Transition(
+    return Transition(
         np.hstack([column, column + 0.1]), column + 0.2, ids + 0.3, ids + 0.4,
         np.hstack([column + 0.5, column + 0.6]),
-    ), rows)  # fmt: skip
-    return rows
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4])
 def test_rows_stay_together_across_the_wrap(chunk: int):
-    replay = Replay(10, SPEC)
+    filled = replay(10)
     for start in range(0, 24, chunk):
-        replay.add(stamped(np.arange(start, min(start + chunk, 24))))
-    assert replay.size == 10
-    batch = unpack(SPEC, replay.sample(np.random.default_rng(0), (500,)))
+        filled.add(stamped(np.arange(start, min(start + chunk, 24))), ended=False)
+    assert filled.ring.size == 10
+    batch = unpack_transitions(SPEC, filled.ring.sample(np.random.default_rng(0), (500,)))
     ids = batch.observation[:, 0]
     assert set(ids) == set(range(14, 24))
     for values, offset in (
@@ -41,41 +50,60 @@ def test_rows_stay_together_across_the_wrap(chunk: int):
 
 
 def test_samples_only_what_was_added_and_all_of_it():
-    replay = Replay(1000, SPEC)
-    replay.add(stamped(np.arange(5)))
-    sample = replay.sample(np.random.default_rng(0), (3, 100))
-    assert sample.shape == (3, 100, SPEC.row_size)
+    filled = ring(1000)
+    filled.add(pack(SPEC, stamped(np.arange(5))))
+    sample = filled.sample(np.random.default_rng(0), (3, 100))
+    assert sample.shape == (3, 100, filled.rows.shape[1])
     assert set(sample[..., 0].ravel()) == {0, 1, 2, 3, 4}
+
+
+def test_an_update_draws_by_its_number_alone():
+    ours, theirs = replay(100), replay(100)
+    for index in range(0, 30, 5):
+        ours.add(stamped(np.arange(index, index + 5)), ended=False)
+        theirs.add(stamped(np.arange(index, index + 5)), ended=True)
+        ours.take(index, 2, coming=0)
+    ours, theirs = (one.take(7, 3, coming=0) for one in (ours, theirs))
+    assert ours.rows.shape[:2] == (3, 4)
+    assert np.array_equal(ours.rows, theirs.rows)
 
 
 def test_discrete_actions_come_back_as_integers():
     spec = EnvSpec.flat(1, 4, discrete=True)
-    rows = np.empty((2, spec.row_size), np.float32)
     ones = np.ones((2, 1), np.float32)
-    pack(spec, Transition(ones, np.array([3, 0]), ones[:, 0], ones[:, 0], ones), rows)
-    action = unpack(spec, rows).action
+    rows = pack(spec, Transition(ones, np.array([3, 0]), ones[:, 0], ones[:, 0], ones))
+    action = unpack_transitions(spec, rows).action
     assert action.dtype == np.int32
     assert action.tolist() == [3, 0]
 
 
 def test_memory_is_said_and_checked():
-    assert memory_needed(1_000_000, EnvSpec.flat(17, 6)) == 1_000_000 * 42 * 4
-    assert Replay(1000, EnvSpec.flat(17, 6)).rows.nbytes == memory_needed(1000, EnvSpec.flat(17, 6))
-    assert "168 MB" in check_memory(1_000_000, EnvSpec.flat(17, 6))
+    spec = EnvSpec.flat(17, 6)
+    assert memory_needed(1_000_000, spec) == 1_000_000 * 42 * 4
+    assert replay(1000, spec).ring.rows.nbytes == memory_needed(1000, spec)
+    assert "168 MB" in check_memory(1_000_000, spec)
     with pytest.raises(UserError, match=r"--buffer-size \d+ would fit"):
-        check_memory(10**13, EnvSpec.flat(17, 6))
+        check_memory(10**13, spec)
+
+
+def test_memory_of_images_is_one_byte_a_pixel():
+    # Two images, and action, reward and discount of 4 bytes each.
+    assert memory_needed(1, IMAGES) == 2 * 84 * 84 * 4 + 3 * 4
+    small = replay(1000, IMAGES)
+    assert small.ring.rows.nbytes == memory_needed(1000, IMAGES)
+    assert small.describe() == "replay: 1,000 transitions, up to 56 MB"
 
 
 @pytest.mark.parametrize("added", [0, 5, 17, 20, 33])
 def test_a_sample_is_drawn_as_if_the_rows_to_come_were_there(added):
-    replay = Replay(20, EnvSpec.flat(1, 1))
-    replay.rows[:] = np.arange(20)[:, None]
+    filled = ring(20, EnvSpec.flat(1, 1))
+    filled.rows[:] = np.arange(20)[:, None]
     found = set()
     for seed in range(60):
-        replay.num_added = added
-        before = replay.sample(np.random.default_rng(seed), (3,), coming=3)
-        replay.num_added = added + 3
-        after = replay.sample(np.random.default_rng(seed), (3,))
+        filled.num_added = added
+        before = filled.sample(np.random.default_rng(seed), (3,), coming=3)
+        filled.num_added = added + 3
+        after = filled.sample(np.random.default_rng(seed), (3,))
         new = {(added + index) % 20 for index in range(3)}
         if new & set(after[:, 0].astype(int).tolist()):
             assert before is None

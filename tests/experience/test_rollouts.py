@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 
-from p3s.experience.normalization import Scaling, normalize
-from p3s.experience.rollouts import RolloutRows, unpack_rollout
+from p3s.experience.normalization import Scaling, Unnormalized, normalize
+from p3s.experience.rollouts import LatestSteps
 from p3s.population import Population
-from p3s.types import EnvSpec, Transition, pack
+from p3s.types import EnvSpec, Transition
 from tests.helpers import Unpicklable
 
 
 def test_rows_are_stored_as_the_policy_saw_them():
-    spec = EnvSpec.flat(2, 1)
-    rows, kept = np.zeros((5, spec.row_size), np.float32), RolloutRows(spec, padded_to=4)
+    spec, normalizer = EnvSpec.flat(2, 1), Unnormalized()
+    kept = LatestSteps(spec, 4, normalizer)
     draw = np.random.default_rng(0)
     steps = Transition(
         draw.normal(size=(5, 2)), draw.normal(size=(5, 1)), draw.normal(size=5),
         np.array([1, 0, 1, 1, 1]), draw.normal(size=(5, 2)),
     )  # fmt: skip
-    pack(spec, jax.tree.map(np.float32, steps), rows)
+    steps = Transition(*map(np.float32, steps))
     scalings = [Scaling(*draw.normal(size=(2, 2)).astype(np.float32)) for _ in range(5)]
-    for index, (row, scaling) in enumerate(zip(rows, scalings, strict=True)):
+    for index, scaling in enumerate(scalings):
         if index == 3:
-            again = RolloutRows(spec, padded_to=4)
+            again = LatestSteps(spec, 4, normalizer)
             again.resume(kept.snapshot())
             kept = again
-        kept.add(row, scaling, ended=index in (1, 2))
-    rollout = unpack_rollout(spec, kept.take()[0])
+        normalizer.scaling = scaling
+        step = Transition(*(values[index : index + 1] for values in steps))
+        kept.add(step, ended=index in (1, 2))
+    taken = kept.take(1, 1, coming=0)
+    assert taken.scaling is None
+    rollout = kept.unpack(spec, taken.rows[0])
     assert rollout.ended.tolist() == [0, 1, 1, 0, 0, 0, 0, 0]
     assert rollout.present.tolist() == [1] * 5 + [0] * 3
     for index, scaling in enumerate(scalings):
         for name in ("observation", "next_observation"):
-            expected = normalize(np.float32(getattr(steps, name)[index]), scaling)
+            expected = normalize(getattr(steps, name)[index], scaling)
             assert np.array_equal(getattr(rollout.steps, name)[index], expected)
     for name in ("action", "reward", "discount"):
-        assert np.array_equal(getattr(rollout.steps, name)[:5], np.float32(getattr(steps, name)))
-    assert kept.snapshot()["rows"].shape == (0, spec.row_size + 2)
+        assert np.array_equal(getattr(rollout.steps, name)[:5], getattr(steps, name))
+    # Two observations, action, reward and discount, and the two marks.
+    assert kept.snapshot()["rows"].shape == (0, 2 + 2 + 3 + 2)
+
+
+def test_a_rollout_is_not_taken_before_its_last_step():
+    kept = LatestSteps(EnvSpec.flat(1, 1), 4, Unnormalized())
+    assert kept.take(1, 1, coming=1) is None
 
 
 def test_a_resume_that_begins_new_episodes_ends_the_one_in_the_rollout(tmp_path):
     fields = {"hidden_sizes": (4,), "rollout_steps": 128, "evaluation_period": 0}
-    population = Population(Unpicklable, scheme="single", algorithm="ppo", **fields)
+    population = Population(Unpicklable, scheme="rollout", algorithm="ppo", **fields)
     population.learn(5, progress_bar=False)
     population.save(tmp_path / "saved")
     again = Population.load(tmp_path / "saved", env=Unpicklable)
     again.learn(3, progress_bar=False)
-    rollout = again.training.experience
-    assert rollout is not None
-    assert rollout.snapshot()["rows"][:, -2].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]
+    rows = again.training.experience.snapshot()["rows"]
+    assert rows[:, -2].tolist() == [0, 0, 0, 0, 1, 0, 0, 0]

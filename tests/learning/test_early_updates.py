@@ -6,8 +6,64 @@ import jax
 import numpy as np
 import pytest
 
+from p3s.envs import make_env
+from p3s.experience import Batches
+from p3s.learning.updater import Updater
 from p3s.train import Training
-from tests.helpers import small_training
+from tests.helpers import leaves, small_config, small_training
+
+
+class Watch:
+    """Notes which updates were done early, and whether the next actions were too."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.early: set[tuple[int, int]] = set()
+        self.acted: set[bool] = set()
+        run_ahead, update = Updater.run_ahead, Updater.update
+
+        def watched_run_ahead(updater: Updater, due: int, coming: int) -> None:
+            run_ahead(updater, due, coming)
+            self.early.add((due, updater._done_early))
+
+        def watched_update(updater: Updater, due: int, observations: np.ndarray) -> None:
+            update(updater, due, observations)
+            if due:
+                self.acted.add(updater._acted_ahead is not None)
+
+        monkeypatch.setattr(Updater, "run_ahead", watched_run_ahead)
+        monkeypatch.setattr(Updater, "update", watched_update)
+
+
+def finished(overlap: bool, steps: int = 1200, **fields) -> Training:
+    """A run without a folder, at its end."""
+    config = small_config(**{"steps": steps, "evaluation_period": 0, **fields})
+    training = Training(config, lambda: make_env(config.env), overlap=overlap)
+    training.run(steps)
+    training.close()
+    return training
+
+
+def assert_same_bits(ours: Training, theirs: Training) -> None:
+    """Counters, learners, experience, returns and metrics, whatever the times."""
+    snapshots = []
+    for training in (ours, theirs):
+        snapshot = training.snapshot()
+        del snapshot["counters"]["seconds"]
+        snapshots.append(snapshot)
+    assert snapshots[0].keys() == snapshots[1].keys()
+    for part, values in snapshots[0].items():
+        assert values.keys() == snapshots[1][part].keys()
+        for name, value in values.items():
+            same = np.testing.assert_array_equal if isinstance(value, np.ndarray) else assert_equal
+            same(value, snapshots[1][part][name], f"{part}/{name}")
+    if hasattr(ours.experience, "ring"):
+        rows = [training.experience.ring for training in (ours, theirs)]
+        assert rows[0].num_added == rows[1].num_added
+        assert np.array_equal(*(ring.rows[: ring.size].view(np.uint8) for ring in rows))
+
+
+def assert_equal(ours, theirs, what: str) -> None:
+    assert ours == theirs, what
 
 
 class TestEarlyUpdates:
@@ -18,43 +74,46 @@ class TestEarlyUpdates:
         [
             {},
             {"updates_per_step": 3, "buffer_size": 300},
+            {"updates_per_step": "N"},
             {"algorithm": "sac", "normalize_observations": True},
+            {"buffer_size": 40, "batch_size": 32},
         ],
         ids=str,
     )
     def test_give_what_waiting_gives(self, fields, monkeypatch):
-        early, waiting = (small_training(steps=1200, batch_size=8, **fields) for _ in range(2))
-        counts = []
-        count_early = Training._update_early
-        monkeypatch.setattr(
-            Training,
-            "_update_early",
-            lambda self, coming: counts.append(count_early(self, coming)) or counts[-1],
-        )
-        acted = []
+        watch = Watch(monkeypatch)
+        early = finished(True, **fields)
+        due = {"N": 4}.get(fields.get("updates_per_step"), fields.get("updates_per_step", 1))
+        crowded = fields.get("batch_size") == 32  # every minibatch needs one of the coming rows
+        assert watch.early == {(0, 0), (due, 0), *(() if crowded else {(due, due)})}
+        # Normalized observations have to be counted first, and policy updates change the policies.
+        assert watch.acted == ({False} if due > 1 or "algorithm" in fields else {True, False})
+        watch = Watch(monkeypatch)
+        waiting = finished(False, **fields)
+        assert watch.early == {(0, 0), (due, 0)}
+        assert watch.acted == {False}
+        assert early.counters.updates == due * (300 - 19)
+        assert_same_bits(early, waiting)
 
-        def forget(training):
-            acted.append(training._ahead is not None)
-            training._ahead = None
-
-        early.run(1200)
-        monkeypatch.setattr(Training, "_update_early", lambda self, coming: 0)
-        waiting.run(1200, forget)
-        assert {0, fields.get("updates_per_step", 1)} <= set(counts)
-        assert True not in acted if "algorithm" in fields else {True, False} == set(acted)
-        assert early.updates == waiting.updates
-        assert np.array_equal(early.replay.rows, waiting.replay.rows, equal_nan=True)
-        pairs = zip(jax.tree.leaves(early.state), jax.tree.leaves(waiting.state), strict=True)
-        assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
-        early.close()
-        waiting.close()
+    @pytest.mark.parametrize(
+        ("scheme", "fields"),
+        [
+            ("p3s", {"preset": "authors"}),
+            ("cem", {}),
+            ("rollout", {}),
+        ],
+    )
+    def test_every_kind_of_scheme(self, scheme, fields):
+        early, waiting = (finished(overlap, scheme=scheme, **fields) for overlap in (True, False))
+        assert early.counters.updates > 0
+        assert_same_bits(early, waiting)
 
     def test_a_value_update_does_not_touch_the_policies(self):
         training = small_training(steps=400)
         training.run(400)
-        state = training.updater.state
+        program, state = training.updater.program, training.updater.state
         rows = training.experience.ring.sample(np.random.default_rng(0), (4, 16))
-        stepped, _ = training.updater.program.learn(state, rows, None, 1, with_policy=False)
+        stepped, _ = program.learn(state, [Batches(rows, None)], 1, (False,))
 
         def touched(before, after):
             return {a is not b for a, b in zip(*map(jax.tree.leaves, (before, after)), strict=True)}
@@ -62,7 +121,28 @@ class TestEarlyUpdates:
         assert touched(state.learners.policy, stepped.learners.policy) == {False}
         assert touched(state.guide, stepped.guide) == {False}
         assert touched(state.learners.value, stepped.learners.value) == {True}
-        moved, _ = training.updater.program.learn(stepped, rows, None, 2, with_policy=True)
+        moved, _ = program.learn(stepped, [Batches(rows, None)], 2, (True,))
         assert touched(stepped.learners.policy, moved.learners.policy) == {True}
         assert touched(stepped.guide, moved.guide) == {False}
         training.close()
+
+    def test_a_stretch_of_updates_is_as_many_single_ones(self):
+        """Patterns that repeat are looped over; the numbers are those of one call each."""
+        pattern = (False, True, False, True)
+        results = []
+        for stretches in ([4], [2, 2], [1, 1, 1, 1]):
+            training = small_training(steps=200)
+            training.run(200)
+            program, state = training.updater.program, training.updater.state
+            first = 1001
+            for count in stretches:
+                batches = [training.experience.take(first + i, 4, 0) for i in range(count)]
+                start = first - 1001
+                own = pattern[start : start + count]
+                state, _ = program.learn(state, batches, first, own)
+                first += count
+            results.append(leaves(state))
+            training.close()
+        for other in results[1:]:
+            for ours, theirs in zip(results[0], other, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)

@@ -64,7 +64,7 @@ def test_twenty_thousand_steps(tmp_path, arguments):
 @pytest.mark.parametrize("algorithm", ["ppo --minibatch-size 64 --rollout-steps 512", "acktr"])
 def test_on_policy(tmp_path, algorithm):
     resumed_at = killed_equals_whole(
-        tmp_path, "InvertedPendulum-v5", "--scheme", "single", "--algorithm", *algorithm.split(),
+        tmp_path, "InvertedPendulum-v5", "--scheme", "rollout", "--algorithm", *algorithm.split(),
         "--steps", "20000", "--checkpoint-period", "300", longest_wait=3.0,
     )  # fmt: skip
     print(f"{algorithm}: resumed at {resumed_at}, identical")

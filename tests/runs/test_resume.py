@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from p3s.errors import UserError
+from p3s.experience.rows import fields as row_fields
 from p3s.population import Population
 from p3s.runs import opening
 from p3s.schemes import SCHEMES
-from p3s.types import unpack
 from tests.helpers import (
     SMALL,
     Counter,
@@ -95,7 +95,8 @@ class TestExactResume:
         population.save(tmp_path / "saved")
         again = Population.load(tmp_path / "saved", env=partial(Counter, length=50))
         again.learn(160, progress_bar=False)
-        rewards = unpack(again.training.spec, again.training.experience.ring.rows[:200]).reward
+        rows = again.training.experience.ring.rows[:200]
+        rewards = row_fields(rows, again.training.spec)["reward"]
         assert np.count_nonzero(rewards[:40]) == np.count_nonzero(rewards[40:80]) == 8
         assert np.count_nonzero(rewards) == 40
 

@@ -27,7 +27,8 @@ KEY = jax.random.key(3)
 
 
 def make(scheme: str, algorithm: str, **fields) -> Scheme:
-    learners = {} if scheme == "single" else {"num_learners": 3}
+    counted = "num_copies" if scheme == "distributed" else "num_learners"
+    learners = {} if scheme == "single" else {counted: 3}
     fixed = {"hidden_sizes": (4,), "batch_size": 7, "learners_start": "independent"}
     config = resolve(None, scheme, algorithm, **{**fixed, **learners, **fields})
     config.check()
@@ -118,7 +119,7 @@ def check_review(scheme: str, made: Scheme, before, after, review) -> None:
         assert all((leaf == leaf[-1:]).all() for leaf in policies)
         assert all(map(np.array_equal, leaves(after.learners.value), leaves(before.learners.value)))
     if scheme == "pbt":
-        assert {"learning_rate", "discount"} <= set(review["own_fields"])
+        assert {"learning_rate", "discount_factor"} <= set(review["own_fields"])
         assert all(hasattr(made.algorithm, name) for name in review["own_fields"])
         assert review["copies"] == [[2, 0]]
         assert all(np.array_equal(leaf[0], leaf[2]) for leaf in leaves(after.learners))
@@ -129,15 +130,17 @@ def test_nothing_to_copy():
         scheme = make("resetting", algorithm, copied="policy_and_target")
         start = partial(jax.eval_shape, partial(scheme.init, spec=SPECS[scheme.algorithm.actions]))
         if algorithm in ("td3", "ddpg", "dqn"):
-            assert "target_policy" in start(KEY).learners.extra
+            assert "policy" in start(KEY).learners.targets
         else:
-            with pytest.raises(UserError, match=f"{algorithm} has no target_policy to copy"):
+            with pytest.raises(
+                UserError, match=f"{algorithm} has no target policy: choose --copied policy"
+            ):
                 start(KEY)
 
 
 def test_perturbed_fields_are_those_that_there_are():
-    assert make("pbt", "td3").perturbed == ("learning_rate", "exploration_noise", "discount")
-    assert make("pbt", "sac").perturbed == ("learning_rate", "discount")
+    assert make("pbt", "td3").perturbed == ("learning_rate", "exploration_noise", "discount_factor")
+    assert make("pbt", "sac").perturbed == ("learning_rate", "discount_factor")
     assert make("pbt", "sac", perturbed=("target_entropy",)).perturbed == ("target_entropy",)
     with pytest.raises(UserError, match="exploration_noise is no number of sac"):
         make("pbt", "sac", perturbed=("exploration_noise",))

@@ -11,7 +11,7 @@ from p3s.config import resolve
 from p3s.schemes import ERL
 from p3s.schemes.erl import cross_over, mutate, tournament
 from p3s.types import EnvSpec
-from tests.helpers import small_training
+from tests.helpers import problem_of, small_training
 
 TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
 SPEC = EnvSpec.flat(2, 1)
@@ -131,7 +131,7 @@ class TestERL:
          ({"algorithm": "dqn"}, "dqn has no policy of its own")],
     )  # fmt: skip
     def test_nonsense(self, fields, message):
-        assert message in str(resolve("Pendulum-v1", "erl", **fields).scheme.problem())
+        assert message in problem_of(resolve("Pendulum-v1", "erl", **fields).scheme)
 
     def test_settings_of_the_original(self):
         for env, values in (("Swimmer-v5", (1, 0.1, 10)), ("Hopper-v5", (5, 0.3, 1)),

@@ -25,7 +25,8 @@ OTHER_VALUES = {
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
-    "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount",)},
+    "distributed": {"num_copies": 2},
+    "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount_factor",)},
 }  # fmt: skip
 """For every field of the schemes, and those of algorithms that the loop uses, another value."""
 
@@ -57,7 +58,7 @@ class TestFields:
         training = small_training("Reacher-v5", scheme=scheme, **fields)
         reviews = []
         for _ in range(6):
-            training.run(training.total_steps + 25 * training.scheme.num_learners)
+            training.run(training.total_steps + 25 * training.scheme.num_envs)
             reviews.append(str(training.last_review))
         state = jax.tree.leaves(training.updater.state)
         return reviews, [np.asarray(leaf).tobytes() for leaf in state]
@@ -107,6 +108,7 @@ class TestFields:
         used_by_the_loop = {"batch_size", "policy_period", "normalize_observations"}
         known, covered = set(used_by_the_loop), set()
         for scheme in SCHEMES:
-            known |= set(field_values(resolve(None, scheme).scheme))
+            algorithm = "ppo" if scheme == "rollout" else "td3"
+            known |= set(field_values(resolve(None, scheme, algorithm).scheme))
             covered |= {*OTHER_VALUES.get(scheme, ()), *OTHER_VALUES_OF_ROUNDS.get(scheme, ())}
         assert known == covered

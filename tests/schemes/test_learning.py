@@ -18,7 +18,7 @@ STEPS = {"cem": 30_000, "erl": 40_000, "single": 12_000}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", sorted(SCHEMES))
+@pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"rollout"}))
 def test_learns(scheme):
     """Pendulum-v1 above -250, where a policy that does nothing has about -1,200."""
     population = Population(

@@ -72,8 +72,9 @@ class TestP3S:
     def test_review_measures_at_the_end_of_the_period(self):
         learners = self.scheme.init_learners(jax.random.key(0), self.spec)
         shift = np.array([0.0, 0.5, 1.0], np.float32)
-        policy = [dict(layer) for layer in learners.policy]
-        policy[-1] = {"weight": policy[-1]["weight"] * 0, "bias": np.arctanh(0.8 * shift)[:, None]}
+        *first, last = learners.policy.params
+        last = {"weight": last["weight"] * 0, "bias": np.arctanh(0.8 * shift)[:, None]}
+        policy = dataclasses.replace(learners.policy, params=[*first, last])
         zero = jax.tree.map(lambda leaf: np.zeros_like(leaf), learners.policy)
         state = self.state(
             learners=learners._replace(policy=policy),

@@ -44,7 +44,7 @@ class TestPBT:
 
     def test_perturbation(self):
         assert perturb("learning_rate", 0.1, 1.2) == pytest.approx(0.12)
-        assert 1 / (1 - perturb("discount", 0.99, 1.2)) == pytest.approx(120)
+        assert 1 / (1 - perturb("discount_factor", 0.99, 1.2)) == pytest.approx(120)
 
     def test_review_copies_all_and_perturbs_only_the_copy(self):
         scheme = PBT(algorithm=TINY, num_learners=4, learners_start="independent")
@@ -74,7 +74,8 @@ class TestPBT:
                            np.zeros(7), draw.normal(size=(7, 2)))  # fmt: skip
         both = jax.tree.map(lambda leaf: jnp.float32(np.stack([leaf, leaf])), batch)
         after, _ = scheme.learn(state, both, jax.random.key(1), False)
-        moved = np.asarray(after.learners.value[0]["weight"] - state.learners.value[0]["weight"])
+        weights = [each.learners.value.params[0]["weight"] for each in (after, state)]
+        moved = np.asarray(weights[0] - weights[1])
         np.testing.assert_allclose(moved[1], 4 * moved[0], rtol=2e-3, atol=1e-6)
 
     def test_exploration_noise_is_in_force(self):

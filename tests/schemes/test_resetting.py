@@ -31,8 +31,8 @@ class TestResetting:
 
     @pytest.mark.parametrize(
         ("what", "following"),
-        [("policy", set()), ("policy_and_target", {"target_policy"}),
-         ("policy_target_and_moments", {"target_policy", "policy_optimizer"})],
+        [("policy", set()), ("policy_and_target", {"targets"}),
+         ("policy_target_and_moments", {"targets", "optimizers"})],
     )  # fmt: skip
     def test_copies_exactly_what_is_named(self, what, following):
         scheme = dataclasses.replace(self.scheme, copied=what)
@@ -47,8 +47,11 @@ class TestResetting:
         fresh = after.learners
         assert self.copied(before.policy, fresh.policy)
         assert not self.copied(before.value, fresh.value)
-        for name in before.extra:
-            assert self.copied(before.extra[name], fresh.extra[name]) is (name in following)
+        for part in ("targets", "optimizers"):
+            ours, theirs = getattr(before, part), getattr(fresh, part)
+            assert ours.keys() == theirs.keys() == {"policy", "value"}
+            assert self.copied(ours["policy"], theirs["policy"]) is (part in following)
+            assert not self.copied(ours["value"], theirs["value"])
 
     def test_nobody_to_copy_from(self):
         state = self.scheme.init(jax.random.key(0), SPEC)

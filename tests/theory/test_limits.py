@@ -156,7 +156,7 @@ def test_a_deterministic_best_rules_a2_out() -> None:
 def test_states_the_replay_never_saw_break_theorem_1a() -> None:
     """Proposition 1 survives where the old policy stays; Theorem 1 (a) does not."""
     rng = np.random.default_rng(0)
-    full = random_updates(5000, 3, 2, rng, discount_factor=0.1)
+    full = random_updates(5000, 3, 2, rng, discount=0.1)
     log_best = tilt(full.log_old, 5.0 * full.q_old)
     visited = np.broadcast_to([True, False, False], (5000, 3))
     beta = np.full(5000, 0.05)

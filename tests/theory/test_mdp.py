@@ -48,7 +48,7 @@ def test_exact_values_satisfy_the_bellman_equation() -> None:
 
 def test_exact_value_equals_a_long_monte_carlo_average() -> None:
     rng = np.random.default_rng(1)
-    mdp = random_mdps(1, 4, 3, rng, discount_factor=0.9)
+    mdp = random_mdps(1, 4, 3, rng, discount=0.9)
     log_policy = random_policies(mdp, rng)
     exact = action_values(mdp, log_policy)[0]
     scores = []
@@ -105,7 +105,7 @@ def test_distances() -> None:
 
 def test_gap_equals_its_series() -> None:
     rng = np.random.default_rng(2)
-    mdp = random_mdps(3, 4, 2, rng, discount_factor=0.7)
+    mdp = random_mdps(3, 4, 2, rng, discount=0.7)
     update = guided_update(mdp, random_policies(mdp, rng), random_policies(mdp, rng), 0.5)
     level = threshold(update)
     moves = np.einsum("bsa,bsan->bsn", np.exp(update.log_best), mdp.transition)

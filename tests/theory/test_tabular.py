@@ -34,9 +34,7 @@ def test_best_value_never_decreases_while_a1_and_a2_hold() -> None:
     """Discounts are small because A1 and A2 exclude each other at large ones."""
     counted = 0
     for seed in range(40):
-        mdp = random_mdps(
-            1, 2, 2, np.random.default_rng(seed), discount_factor=0.005 + 0.002 * (seed % 9)
-        )
+        mdp = random_mdps(1, 2, 2, np.random.default_rng(seed), discount=0.005 + 0.002 * (seed % 9))
         options = Tabular(guided_inertia=0.0, num_periods=6, num_runs=200, beta=0.3, seed=seed)
         history = run_tabular(mdp, options)
         before, after = best_values(history)[:-1], history.values[1:]
@@ -52,7 +50,7 @@ def test_best_value_never_decreases_while_a1_and_a2_hold() -> None:
 def test_a_wrong_q_costs_no_more_than_its_tolerance() -> None:
     """Theorem 1 with an error in Q: A1 and A2 for the policy that the wrong Q leads to."""
     rng = np.random.default_rng(0)
-    exact = random_updates(20_000, 2, 2, rng, discount_factor=0.05 * rng.random(20_000))
+    exact = random_updates(20_000, 2, 2, rng, discount=0.05 * rng.random(20_000))
     error = 0.05
     wrong = exact.q_old + rng.uniform(-error, error, size=exact.q_old.shape)
     log_new = guided_policy(exact.log_best, wrong, exact.beta)
@@ -160,6 +158,6 @@ def test_an_unknown_scheme_is_named() -> None:
 
 
 def test_exact_values_of_a_greedy_step_match_the_optimum() -> None:
-    mdp = deceptive_chain(length=6, discount_factor=0.9)
+    mdp = deceptive_chain(length=6, discount=0.9)
     assert optimal_value(mdp)[0] == pytest.approx(0.9**3)
     assert action_values(mdp, np.log(np.full(mdp.reward.shape, 0.5))).shape == (1, 6, 2)

@@ -20,7 +20,7 @@ the true final observation; no weight decay; layers start orthogonal; see also `
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from p3s.algorithms.on_policy import (
     log_probability,
     policy_gaussian,
 )
-from p3s.algorithms.parts.kfac import KFAC, Trace, trace
+from p3s.algorithms.parts.kfac import KFAC, KFACState, Trace, trace
 from p3s.algorithms.parts.squashed_gaussian import Gaussian, gaussian_kl
 from p3s.field_types import Bounds, Count, CountOrZero, Decay, Positive, Share
 from p3s.networks import Layers, Model, apply_network, features
@@ -214,10 +214,17 @@ class ACKTR(OnPolicy):
         returns = backwards_sum(terms, self.discount_factor * (1.0 - ended))
         return advantage, inputs, returns
 
-    def _fit_value(self, learner: Learner, inputs, target, weights, key: jax.Array):
+    def _fit_value(
+        self,
+        learner: Learner,
+        inputs: jax.Array,
+        target: jax.Array,
+        weights: jax.Array,
+        key: jax.Array,
+    ) -> tuple[Model, KFACState, jax.Array]:
         """New value network, its optimizer's state, and the loss before each step."""
 
-        def step(carry, step_key: jax.Array):
+        def step(carry: tuple[Model, KFACState], step_key: jax.Array) -> Any:
             value, state = carry
             loss, gradient = jax.value_and_grad(value_loss)(value, inputs, target, weights)
             # A return drawn from N(V, 1) lies this far from V, which is the likelihood's slope.
@@ -232,7 +239,9 @@ class ACKTR(OnPolicy):
         (value, state), losses = jax.lax.scan(step, start, jax.random.split(key, self.value_steps))
         return value, state, losses
 
-    def _policy_step(self, learner: Learner, rollout: Rollout, advantage, weights):
+    def _policy_step(
+        self, learner: Learner, rollout: Rollout, advantage: jax.Array, weights: jax.Array
+    ) -> tuple[Params, KFACState, Metrics]:
         """New policy, its optimizer's state, and metrics."""
         old, observation = learner.policy, rollout.steps.observation
         loss, gradient = jax.value_and_grad(policy_loss)(old, rollout, advantage, weights)

@@ -27,7 +27,7 @@ class Algorithm:
     squashed: ClassVar[bool] = True
     """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
-    """Whether it learns from rollouts of its own (`on_policy.py`) instead of a replay."""
+    """Whether it learns from its own rollouts (`on_policy.py`) instead of a replay."""
 
     normalize_observations: bool = False
     """Scale observations to mean 0 and standard deviation 1, by running statistics."""

@@ -16,13 +16,13 @@ import optax
 from p3s.algorithms.base import Algorithm
 from p3s.field_types import Count, Positive, Share, Sizes
 from p3s.networks import (
-    NETWORKS,
     Activation,
     Initialization,
     Model,
     Shape,
     apply_network,
     init_model,
+    network_named,
     train_network,
 )
 from p3s.trees import merge, trained
@@ -58,11 +58,6 @@ class OffPolicy(Algorithm):
     """mlp (dense layers), conv (for images), a registered network of your own, or auto: conv for
     images and mlp for everything else."""
 
-    def problem(self) -> str | None:
-        if self.network != "auto" and self.network not in NETWORKS:
-            return f"network {self.network!r} is not known: import the module that registers it"
-        return super().problem()
-
     def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
         """One estimate from those of the value networks, (networks, ...) -> (...): the smallest.
 
@@ -95,7 +90,7 @@ class OffPolicy(Algorithm):
         name = self.network
         if name == "auto":
             name = "conv" if any(len(shape) == 3 for shape in shapes) else "mlp"
-        network = NETWORKS[name](
+        network = network_named(name)(
             hidden_sizes=self.hidden_sizes,
             activation=self.activation,
             layer_norm=self.layer_norm,

@@ -99,7 +99,7 @@ def advantages(
     discount_factor: float,
     trace_decay: float,
 ) -> jax.Array:
-    """Generalised advantage estimates (Schulman et al. 2016, eq. 16), (rows,)."""
+    """Generalized advantage estimates (Schulman et al. 2016, eq. 16), (rows,)."""
     deltas = steps.reward + discount_factor * steps.discount * next_values - values
     decays = discount_factor * trace_decay * (1.0 - ended)
     return backwards_sum(deltas, decays)
@@ -146,7 +146,7 @@ class OnPolicy(Algorithm):
         raise NotImplementedError
 
     def state_value(self, learner: Learner, observation: jax.Array, step: jax.Array) -> jax.Array:
-        """The learner's estimate of V(s) after so many steps of an episode, (batch,)."""
+        """The learner's estimate of V(s) at this step of an episode, (batch,)."""
         raise NotImplementedError
 
     def init_policy(self, key: jax.Array, spec: EnvSpec, scale: float, last: float) -> Params:

@@ -4,7 +4,7 @@
     improve       r <- r / std of the running discounted return
                   A = GAE,  target = A + V(s)
                   `epochs` times, for every minibatch of a new random order:
-                      ratio = pi(a|s) / pi_old(a|s),  A standardised over the minibatch
+                      ratio = pi(a|s) / pi_old(a|s),  A standardized over the minibatch
                       minimize  mean max(-A ratio, -A clip(ratio, 1 ± clip_range))
                                 - entropy_weight * entropy
                                 + value_weight * ½ mean max((V - target)², (V_clipped - target)²)

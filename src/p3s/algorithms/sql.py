@@ -122,7 +122,7 @@ def coupled_distance(action: jax.Array, other: jax.Array) -> jax.Array:
 def quasi_normal_noise(count: int, size: int) -> np.ndarray:
     """Standard normal points that fill the space evenly, the same ones always, (count, size).
 
-    An additive recurrence with the generalised golden ratio, taken through the normal quantiles.
+    An additive recurrence with the generalized golden ratio, taken through the normal quantiles.
     """
     ratio = 2.0
     for _ in range(50):  # the root of x^(size + 1) = x + 1

@@ -13,14 +13,15 @@ import tyro
 from rich.table import Table
 
 from p3s.cli.console import table_console
-from p3s.cli.watch import sparkline
 from p3s.errors import UserError
+from p3s.report.extras import require_matplotlib
 from p3s.report.results import read_run
+from p3s.report.sparkline import sparkline
 
 
 @dataclass(frozen=True)
 class RunCurve:
-    """What a comparison needs of a run."""
+    """What a comparison needs from a run."""
 
     path: Path
     label: str
@@ -41,7 +42,7 @@ def read_curve(path: Path) -> RunCurve:
 
 
 def common_step(curves: list[RunCurve]) -> int:
-    """The last step by which every run has an evaluation to compare at."""
+    """The last step at which every run can be compared."""
     last = min(curve.evaluations[-1]["step"] for curve in curves)
     for curve in curves:
         if curve.evaluations[0]["step"] > last:
@@ -50,7 +51,7 @@ def common_step(curves: list[RunCurve]) -> int:
 
 
 def comparison_table(curves: list[RunCurve]) -> Table:
-    """One row a run, the best score first."""
+    """One row per run, the best score first."""
     step = common_step(curves)
     envs = {curve.env for curve in curves}
     where = f" on {envs.pop()}" if len(envs) == 1 else ""
@@ -76,12 +77,8 @@ def comparison_table(curves: list[RunCurve]) -> Table:
 
 
 def draw_curves(curves: list[RunCurve], out: Path) -> None:
-    """Learning curves as PNG, SVG or PDF, a panel an environment."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise UserError("drawing needs matplotlib: pip install 'p3s[study]'") from error
-    matplotlib.use("Agg")
+    """Learning curves as PNG, SVG or PDF, one panel per environment."""
+    require_matplotlib().use("Agg")
     from matplotlib import pyplot
 
     if out.suffix not in (".png", ".svg", ".pdf"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
@@ -79,11 +80,11 @@ def _make(policy: Policy, env: str | None, render_mode: str) -> Adapter:
 
 def _film_maker() -> Any:
     try:
-        import imageio.v3 as imageio
-        import imageio_ffmpeg  # noqa: F401  (imageio looks for it only when it writes)
+        # imageio looks for its writer of films only when it writes one.
+        importlib.import_module("imageio_ffmpeg")
+        return importlib.import_module("imageio.v3")
     except ImportError as error:
         raise UserError("--video needs imageio: pip install 'p3s[video]'") from error
-    return imageio
 
 
 def _write(imageio: Any, path: Path, frames: list[Any], rate: int) -> None:

@@ -58,10 +58,10 @@ class Show:
 
 @dataclass(frozen=True)
 class Run:
-    """Run a study: begin its cells, go on with those that were interrupted, skip the rest."""
+    """Run a study: start its runs, continue interrupted ones, skip the rest."""
 
     study: Source
-    """Name of a study, a TOML file, or the folder of a study to go on with."""
+    """Name of a study, a TOML file, or the folder of a study to continue."""
     budget: Budget = Budget()
     out: Path | None = None
     """Folder of the study; studies/NAME unless given."""
@@ -178,7 +178,7 @@ def _run(options: Run) -> int:
         code = scheduler.run()
     _print_status(console, folder, cells)
     if code > 1:
-        console.print(f"to go on: p3s study run {folder.path}", highlight=False, soft_wrap=True)
+        console.print(f"to continue: p3s study run {folder.path}", highlight=False, soft_wrap=True)
     return code
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import tyro
 
 from p3s.cli.arguments import Environment
-from p3s.config import Config, RunOptions, resolve
+from p3s.config import RENAMED, Config, RunOptions, resolve
 from p3s.envs import parse_name
 from p3s.errors import TrainingStopped, UserError
 from p3s.learning import devices
@@ -37,16 +37,17 @@ class Method:
     preset: str = "paper"
     """Set of defaults: paper (the text) or authors (their code)."""
     delay: int | Literal["end"] | None = None
-    """Pay rewards every so many steps, or only at the end of an episode."""
+    """Steps between two payments of reward, or end: all of it at the end of an episode."""
     env_kwargs: dict[str, str] = field(default_factory=dict)
     """Arguments of the environment, as pairs: max_episode_steps 500 frame_skip 2."""
 
 
 @dataclass(frozen=True)
 class FirstLook(Method):
-    """The method, and the one field that defaults depend on besides."""
+    """The method, and the fields that defaults depend on."""
 
     num_learners: int | None = None
+    num_copies: int | None = None
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,15 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
 
     It is read twice: for the names, which decide every default, and then with those defaults.
     """
+    refuse_old_flags(arguments)
     words = [word for word in arguments if word not in ("-h", "--help")]
     if len(words) < len(arguments) and (not words or words[0].startswith("-")):
         words = ["ENV", *words]
     if not words or words[0].startswith("-"):
         raise UserError("give the environment first: p3s train ENV [options]")
     look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
-    fields = {} if look.num_learners is None else {"num_learners": look.num_learners}
+    counts = {"num_learners": look.num_learners, "num_copies": look.num_copies}
+    fields = {name: count for name, count in counts.items() if count is not None}
     arguments_of_env = {key: _literal(value) for key, value in look.env_kwargs.items()}
     env = parse_name(look.env, look.delay, arguments_of_env)
     default = resolve(env, look.scheme, look.algorithm, look.preset, **fields)
@@ -99,6 +102,16 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     if chosen and (problem := config.silent_chief()) is not None:
         raise UserError(problem)
     return config, parsed.output
+
+
+def refuse_old_flags(arguments: list[str]) -> None:
+    """Name the new flag where a flag of p3s 0.1 is given."""
+    for word in arguments:
+        given = word.partition("=")[0].replace("_", "-")
+        old = given.removeprefix("--").removeprefix("no-").replace("-", "_")
+        if given.startswith("--") and old in RENAMED:
+            new = given.replace(old.replace("_", "-"), RENAMED[old].replace("_", "-"))
+            raise UserError(f"{given} is now {new}")
 
 
 def _literal(word: str) -> Any:

@@ -25,7 +25,7 @@ def make_env(
 ) -> Adapter:
     """An environment from an id ("Hopper-v5", "module:Env-v0", "Delayed Ant-v1") or a callable.
 
-    delay: pay rewards every so many steps, or only at the "end" of the episode.
+    delay: steps between two payments of reward, or "end" to pay at the end of the episode.
     """
     warn_once()
     if isinstance(env, str):

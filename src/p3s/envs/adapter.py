@@ -99,7 +99,7 @@ class Adapter(gymnasium.Wrapper):
         return clipped.astype(self._box.dtype).reshape(self._box.shape)
 
 
-def observation_spec(space: gymnasium.Space) -> ObservationSpec:
+def observation_spec(space: gymnasium.Space[Any]) -> ObservationSpec:
     """A uint8 Box of two or three axes is an image; every other space becomes a flat vector."""
     if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
         shape = (*space.shape, 1) if len(space.shape) == 2 else space.shape

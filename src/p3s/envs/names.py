@@ -1,6 +1,6 @@
 """Names of environments: the paper's, the delayed ones registered here, and the reverse.
 
-The paper's `-v1` environments are gone; the closest ones of today stand in for them. Ant-v5 has
+The paper's `-v1` environments are gone; the closest present ones replace them. Ant-v5 has
 v1's observations and contact cost, Walker2d-v5 with `walker2d.xml` has v1's friction. The physics
 engine is newer everywhere: compare orderings, not absolute numbers.
 """
@@ -59,7 +59,7 @@ def parse_name(
 ) -> EnvName:
     """Translate a paper name such as 'Hopper-v1' or 'Delayed Ant-v1'; leave all others alone.
 
-    arguments: for the environment, beside those that the paper's name stands for.
+    arguments: of the environment, in addition to those that the paper's name implies.
     """
     given = arguments or {}
     match = re.fullmatch(r"(Delayed |Del\. )?(\w+)-v1", name.strip())

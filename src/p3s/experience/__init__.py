@@ -29,7 +29,7 @@ class Experience(Protocol):
     def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
         """What this update learns from.
 
-        coming: as if so many more transitions had been added; None if one of those is needed.
+        coming: as if this many more transitions had been added; None if one of those is needed.
         """
         ...
 

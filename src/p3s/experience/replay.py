@@ -46,7 +46,7 @@ class Ring:
     ) -> np.ndarray | None:
         """Rows drawn uniformly with replacement, shape + (columns,).
 
-        coming: draw as if so many more rows had been added; None if one of those is drawn.
+        coming: draw as if this many more rows had been added; None if one of those is drawn.
         """
         filled = min(self.num_added + coming, self.capacity)
         indices = rng.integers(0, filled, shape)

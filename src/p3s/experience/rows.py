@@ -39,7 +39,7 @@ def record(spec: EnvSpec, extra: Sequence[str] = ()) -> np.dtype:
 
 
 def empty_rows(count: int, spec: EnvSpec, extra: Sequence[str] = ()) -> np.ndarray:
-    """Room for so many rows, (count, columns)."""
+    """Room for `count` rows, (count, columns)."""
     word = np.dtype(spec.observation.dtype)
     return np.empty((count, record(spec, extra).itemsize // word.itemsize), word)
 

@@ -44,7 +44,11 @@ def update_learners(
     """
 
     def update(
-        learner: Learner, batch: Transition, weight: jax.Array, learner_key: jax.Array, own: dict
+        learner: Learner,
+        batch: Transition,
+        weight: jax.Array,
+        learner_key: jax.Array,
+        own: dict[str, jax.Array],
     ) -> tuple[Learner, Metrics]:
         one = replace(algorithm, **own)
         value_key, policy_key = jax.random.split(learner_key)
@@ -71,7 +75,7 @@ def act(
     """The action of each policy in its own environment copy: (learners, observation) -> actions."""
 
     def act_one(
-        policy: Params, observation: jax.Array, learner_key: jax.Array, own: dict
+        policy: Params, observation: jax.Array, learner_key: jax.Array, own: dict[str, jax.Array]
     ) -> jax.Array:
         return replace(algorithm, **own).act(policy, observation, learner_key, explore=explore)
 

@@ -27,11 +27,11 @@ class Rhythm(Protocol):
     """What the training loop asks at every step."""
 
     def active(self, steps_left: int) -> np.ndarray:
-        """The environment copies that step now, if so many total steps are left."""
+        """The environment copies that step now; steps_left: until the end of the run."""
         ...
 
     def updates_after(self, time_step: int) -> int:
-        """The updates that will be due after this step, as far as that is known before it."""
+        """The updates due after this step, if that is known before it; otherwise 0."""
         ...
 
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:

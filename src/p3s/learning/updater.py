@@ -85,7 +85,7 @@ class Updater:
             self._done_early = due
 
     def update(self, due: int, observations: np.ndarray) -> None:
-        """The updates due after a step, as far as they were not done early.
+        """The updates due after a step that were not done early.
 
         observations: what the environment copies show now, to act on while the device works.
         """
@@ -113,7 +113,9 @@ class Updater:
         pattern = self._pattern(stretch)
         sizes = [self.scheme.num_batches(with_policy) for with_policy in pattern]
         # Updates with other numbers of minibatches do not fit into one array of rows.
-        self._learn(stretch if len(set(sizes)) == 1 else 1)
+        count = stretch if len(set(sizes)) == 1 else 1
+        self._learn(count)
+        self._counters.backlog_done += count
         return True
 
     def _pattern(self, count: int) -> Pattern:
@@ -137,7 +139,6 @@ class Updater:
         self.state, metrics = self.program.learn(self.state, batches, first, pattern)
         self._counters.updates += count
         self._counters.total_updates += sum(sizes)
-        self._counters.backlog_done += count
         # The device is at work now: meanwhile read the metrics of the stretch before this one.
         self.settle()
         self._unread = (pattern, metrics)

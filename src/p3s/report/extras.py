@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from p3s.errors import UserError
@@ -10,10 +11,10 @@ from p3s.errors import UserError
 def require_matplotlib() -> Any:
     """matplotlib, or an error that says how to install it."""
     try:
-        import matplotlib.figure
+        importlib.import_module("matplotlib.figure")
+        return importlib.import_module("matplotlib")
     except ImportError as error:
         raise UserError("drawing figures requires matplotlib: pip install 'p3s[study]'") from error
-    return matplotlib
 
 
 def require_polars() -> Any:

@@ -265,9 +265,10 @@ def render_run(run: RunResult, notes: list[str], title: str | None = None) -> st
         for index, line in enumerate(lines["learners"])
     ]  # fmt: skip
     if not np.isnan(lines["champion"]).all():
-        champion = {"name": "champion", "color": len(learners), "dash": "none", "x": x}
-        champion["width"] = 2.8
-        learners.append({**champion, "y": {"score": {"mean": compact(lines["champion"])}}})
+        learners.append(
+            {"name": "champion", "color": len(learners), "dash": "none", "x": x, "width": 2.8,
+             "y": {"score": {"mean": compact(lines["champion"])}}}
+        )  # fmt: skip
     results = Results(title or run.name, [run])
     last, scores = run.evaluations[-1], [row["score"] for row in run.evaluations]
     tiles = [

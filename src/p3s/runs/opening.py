@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from p3s.config import Config
 from p3s.envs import Adapter, make_env
@@ -96,7 +97,7 @@ def restore(training: Training, path: Path) -> list[str]:
     return notes
 
 
-def _config(record: dict, path: Path) -> Config:
+def _config(record: dict[str, Any], path: Path) -> Config:
     for module in record.get("modules", ()):
         import_module(module)
     try:

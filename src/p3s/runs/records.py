@@ -167,7 +167,7 @@ def last_row(path: Path) -> dict[str, Any] | None:
 
 
 def is_complete(path: Path, steps: int) -> bool:
-    """Whether a run has come to so many steps, by its records."""
+    """Whether a run has reached this many steps, by its records."""
     last = last_row(path / "metrics.jsonl")
     return last is not None and last["step"] >= steps
 

@@ -1,6 +1,6 @@
 """Center (Appendix E): N policies pulled to a center policy that follows them.
 
-    every step:  learner i minimises L(phi_i) + beta D(pi_i, pi_c)
+    every step:  learner i minimizes L(phi_i) + beta D(pi_i, pi_c)
     every M own steps: one gradient step of the center on beta sum_i D(pi_i, pi_c)
 
 Unlike in P3S every learner is pulled, beta is fixed, and the guide is trained, not chosen. The

@@ -1,6 +1,6 @@
 """Distributed RL, DRL (Section 4.2): one learner, N environment copies.
 
-    every vector step: the one policy acts in N environment copies, with noise of its own in each,
+    every vector step: the one policy acts in N environment copies, with separate noise in each,
                        and stores N transitions; then the learner updates N times
 
 So it has as many updates as environment steps, like a single learner.

@@ -36,7 +36,7 @@ from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 NOBODY = -1
 SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-4, 1e4
-"""The authors' code clips every minibatch's distance to this range before averaging."""
+"""The authors' code clips the distance at each state to this range before averaging."""
 
 
 class P3SState(NamedTuple):
@@ -71,7 +71,7 @@ class P3S(StepScheme):
     text has no bound, so `paper` has one so wide that it only keeps β finite and above 0."""
     distance_estimate: Literal["period_end", "every_minibatch"] = "period_end"
     """Measure D_spread and D_change on one batch at the end of a period (paper), or average every
-    minibatch's values, clipped to [1e-4, 1e4] (authors)."""
+    minibatch's values, clipped to [1e-4, 1e4] at each state (authors)."""
     distances_exclude: Literal["period_best", "new_best"] = "period_best"
     """Whom D_spread and D_change leave out: the best of the period that ends (paper), or the best
     just selected (authors)."""
@@ -112,14 +112,16 @@ class P3S(StepScheme):
         """Add each learner's distances on the minibatch it has just learned from."""
 
         def measure(policy: Params, old: Params, batch: Transition) -> tuple[jax.Array, jax.Array]:
-            distance = partial(self.algorithm.distance, policy, observation=batch.observation)
-            return distance(state.guide).mean(), distance(old).mean()
+            def clipped_mean(other: Params) -> jax.Array:
+                distance = self.algorithm.distance(policy, other, batch.observation)
+                return jnp.clip(distance, SMALLEST_DISTANCE, LARGEST_DISTANCE).mean()
 
-        clip = partial(jnp.clip, min=SMALLEST_DISTANCE, max=LARGEST_DISTANCE)
+            return clipped_mean(state.guide), clipped_mean(old)
+
         spreads, changes = jax.vmap(measure)(self.policies(state), state.old_policies, batches)
         return state._replace(
-            spread_sums=state.spread_sums + clip(spreads),
-            change_sums=state.change_sums + clip(changes),
+            spread_sums=state.spread_sums + spreads,
+            change_sums=state.change_sums + changes,
             num_measured=state.num_measured + 1,
         )
 

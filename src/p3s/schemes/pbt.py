@@ -28,7 +28,7 @@ from p3s.types import EnvSpec, Learner, Metrics, Transition
 
 
 class PBTState(NamedTuple):
-    """The learners, and each one's own hyper-parameters."""
+    """The learners and their own hyper-parameters."""
 
     learners: Learner
     own_fields: dict[str, jax.Array]

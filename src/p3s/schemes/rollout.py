@@ -1,4 +1,4 @@
-"""An on-policy algorithm: one learner that learns from whole rollouts of its own.
+"""An on-policy algorithm: one learner that learns from its own whole rollouts.
 
     every step: act, store into the rollout
     when it is full: one update over all of it, and it is discarded
@@ -27,7 +27,7 @@ NUM_RECENT = 10
 
 @dataclass(frozen=True, kw_only=True)
 class OnPolicyRollout(Scheme):
-    """One learner that learns from rollouts of its own: PPO, ACKTR."""
+    """One learner that learns from its own rollouts: PPO, ACKTR."""
 
     name: ClassVar[str] = "rollout"
     paper_name: ClassVar[str] = "original on-policy algorithm (Section 4.2)"

@@ -35,7 +35,7 @@ _TOP = {
     "name": str,
     "title": str,
     "steps": int,
-    "seeds": int | list,
+    "seeds": int | list[Any],
     "preset": str,
     "environments": list,
     "fields": dict,
@@ -249,15 +249,16 @@ def _method(
     at: KeyPath,
     origins: dict[str, KeyPath],
 ) -> Method:
-    fields = {"scheme": "p3s", "algorithm": "td3", "preset": "paper", **values, **point}
+    defaults = {"scheme": "p3s", "algorithm": "td3", "preset": "paper"}
+    fields: dict[str, Any] = {**defaults, **values, **point}
     for key in _NAMES:
         _check_type(study, fields[key], origins.get(key, (key,)), str)
     scheme, algorithm, preset = (fields.pop(key) for key in _NAMES)
     shown = [key for key in point if label is not None or key not in ("scheme", "algorithm")]
-    if label is None:
-        label = algorithm if scheme in ("single", "rollout") else f"{scheme}-{algorithm}"
-    label = " ".join([label, *(f"{key}={show(point[key]).strip(chr(34))}" for key in shown)])
-    return Method(label, scheme, algorithm, preset, fields, at, dict(origins))
+    alone = scheme in ("single", "rollout")
+    name = label or (algorithm if alone else f"{scheme}-{algorithm}")
+    name = " ".join([name, *(f"{key}={show(point[key]).strip(chr(34))}" for key in shown)])
+    return Method(name, scheme, algorithm, preset, fields, at, dict(origins))
 
 
 def _refuse_duplicates(study: Study, kind: str, entries: tuple[Any, ...]) -> None:

@@ -89,7 +89,9 @@ def estimate(layer: Trace, weights: jax.Array) -> Factors:
     )
 
 
-def precondition(factors: Factors, layer: dict[str, jax.Array], damping: float) -> dict:
+def precondition(
+    factors: Factors, layer: dict[str, jax.Array], damping: float
+) -> dict[str, jax.Array]:
     """The direction U for one layer's gradient."""
     gradient = jnp.concatenate([layer["weight"], layer["bias"][None]])
     input_values, input_vectors = jnp.linalg.eigh(factors.inputs)
@@ -112,7 +114,7 @@ def trust(
 
 @dataclass(frozen=True)
 class KFAC:
-    """An optimiser of dense layers."""
+    """An optimizer of dense layers."""
 
     clip_kl: float
     damping: float
