@@ -82,6 +82,25 @@ def leaves(tree) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
+def assert_same_bits(ours: Training, theirs: Training) -> None:
+    """Two runs have the same counters, learners, experience, returns and metrics, less times."""
+    found = []
+    for training in (ours, theirs):
+        snapshot = training.snapshot()
+        del snapshot["counters"]["seconds"]
+        if hasattr(training.experience, "ring"):
+            ring = training.experience.ring
+            filled = ring.rows[: ring.size].view(np.uint8)
+            snapshot["ring"] = {"num_added": ring.num_added, "rows": filled}
+        values = {f"{part}/{name}": v for part in snapshot for name, v in snapshot[part].items()}
+        # Equal environment states may be pickled in different ways.
+        states = [name for name in values if name.startswith("environments/state_")]
+        found.append({name: v for name, v in values.items() if name not in states})
+    assert found[0].keys() == found[1].keys()
+    for name, value in found[0].items():
+        np.testing.assert_equal(found[1][name], value, name)
+
+
 # ---------------------------------------------------------------------- run folders
 
 TIMES = ("seconds", "steps_per_second")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -9,8 +12,9 @@ import pytest
 from p3s.envs import Adapter
 from p3s.errors import TrainingStopped, UserError
 from p3s.runs import opening
+from p3s.schemes import SCHEMES
 from p3s.train import Training
-from tests.helpers import Counter, small_config, small_training
+from tests.helpers import Counter, assert_same_bits, small_config, small_training
 
 
 class TestBeginning:
@@ -21,11 +25,11 @@ class TestBeginning:
         config = small_config(
             num_learners=2, initial_steps=30, evaluation_period=0, exploration_noise=0.0
         )
-        copies = []
+        made = []
 
         def make() -> Adapter:
-            copies.append(Counter(1000))
-            return Adapter(copies[-1])
+            made.append(Counter(1000))
+            return Adapter(made[-1])
 
         training = Training(config, make)
         training.run(2 * 29)
@@ -33,7 +37,7 @@ class TestBeginning:
         training.run(2 * 30)
         assert training.counters.updates == 1
         training.close()
-        ours, theirs = (copy.actions for copy in copies if len(copy.actions) == 30)
+        ours, theirs = (env.actions for env in made if len(env.actions) == 30)
         alike = [
             np.allclose(one, other, atol=1e-6) for one, other in zip(ours, theirs, strict=True)
         ]
@@ -81,6 +85,50 @@ class TestRandomEpisodes:
     def test_one_that_began_right_after_the_random_phase_counts(self):
         assert self.counted(initial_steps=21, skip=True) == [False, False, True, True, True]
         assert self.counted(initial_steps=22, skip=True) == [False, False, False, True, True]
+
+
+class TestParts:
+    """A run is its parts, and each of them can be snapshotted and resumed."""
+
+    @pytest.mark.parametrize("scheme", sorted(SCHEMES))
+    def test_a_resumed_run_continues_to_the_bit(self, scheme):
+        fields = {"scheme": scheme, "evaluation_period": 0, "buffer_size": 300}
+        if scheme == "rollout":
+            del fields["buffer_size"]
+        first, again = (small_training(steps=600, **fields) for _ in range(2))
+        first.run(600, callback=lambda now: now.total_steps < 350)
+        snapshot = copy.deepcopy(first.snapshot())
+        assert snapshot.keys() == first.parts.keys()
+        if hasattr(first.experience, "ring"):
+            again.experience.ring.rows[:] = first.experience.ring.rows
+            again.experience.ring.num_added = first.experience.ring.num_added
+        again.resume(snapshot)
+        assert_same_bits(again, first)
+        for training in (first, again):
+            training.run(600)
+            training.close()
+        assert first.counters.updates > 0
+        assert_same_bits(again, first)
+
+    def test_a_snapshot_is_arrays_and_json(self):
+        training = small_training(normalize_observations=True)
+        training.run(200)
+        for part, values in training.snapshot().items():
+            for name, value in values.items():
+                if not isinstance(value, np.ndarray):
+                    assert json.loads(json.dumps(value)) == value, f"{part}/{name}"
+        training.close()
+
+    def test_a_run_without_a_folder_writes_nothing(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        training = small_training(steps=400, checkpoint_period=100)
+        training.run(400)
+        training.checkpoint()
+        assert training.folder.snapshot() == {}
+        assert training.last_evaluation["step"] == 400
+        assert training.last_review["step"] == 400
+        training.close()
+        assert not list(tmp_path.rglob("*"))
 
 
 class TestTrouble:

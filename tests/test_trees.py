@@ -135,7 +135,7 @@ class TestNames:
         assert values(unflatten_names(tree(0.0, 0.0, 0), arrays, "the file")) == (1, 2, 3)
 
     def test_what_does_not_fit(self):
-        arrays = {name: np.asarray(leaf) for name, leaf in flatten_names(tree(1, 2, 3)).items()}
+        arrays = {name: np.asarray(leaf) for name, leaf in flatten_names(tree(1.0, 2.0, 3)).items()}
         wrong = {**arrays, "layers/0/weight": np.ones(3, np.float32)}
         with pytest.raises(UserError, match=r"layers/0/weight should be .*\[2\], not .*\[3\]"):
             unflatten_names(tree(1.0, 2.0, 3), wrong, "the file")

@@ -115,7 +115,9 @@ def _violated(value: Any, expected: Any) -> Bounds | str | None:
     origin, arguments = get_origin(expected), get_args(expected)
     if origin in (Union, types.UnionType):
         found = [_violated(value, choice) for choice in arguments if _fits(value, choice)]
-        return None if None in found or not found else found[0]
+        if not found:
+            return describe(expected)
+        return None if None in found else found[0]
     if origin is tuple and isinstance(value, tuple):
         failed = [_violated(item, arguments[0]) for item in value]
         return next((bounds for bounds in failed if bounds is not None), None)

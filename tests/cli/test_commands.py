@@ -8,7 +8,7 @@ import pytest
 
 from p3s.cli import main
 from p3s.cli.train import parse_train
-from p3s.cli.watch import sparkline
+from p3s.report.sparkline import sparkline
 from p3s.runs import opening
 from p3s.schemes import P3S
 from tests.helpers import call, small_config
@@ -58,13 +58,26 @@ class TestBadInput:
                 "cannot be imported: ModuleNotFound",
             ),
             ("train", "give the environment first: p3s train ENV"),
+            ("train Hopper-v5 --discount 0.9", "--discount is now --discount-factor"),
+            (
+                "train Hopper-v5 --no-normalise-observations",
+                "--no-normalise-observations is now --no-normalize-observations",
+            ),
+            ("train Pendulum-v1 --algorithm ppo", "choose --scheme rollout"),
+            ("train Pendulum-v1 --scheme rollout", "rollout is for on-policy algorithms"),
             ("train Pendulum-v1 --out /dev/null/run", "NotADirectoryError"),
-            ("train Pendulum-v1 --scheme pbt --num-learners 1", "two learners at least"),
-            ("train Pendulum-v1 --scheme cem --num-learners 1", "population of two at least"),
+            ("train Pendulum-v1 --scheme pbt --num-learners 1", "needs at least 2 learners, not 1"),
+            (
+                "train Pendulum-v1 --scheme cem --num-learners 1",
+                "needs a population of at least 2, not 1",
+            ),
             ("train Pendulum-v1 --scheme cem --num-elites 11", "at most the population, 10"),
             ("train CartPole-v1 --scheme cem", "CartPole-v1 has discrete actions, which td3"),
             ("train CartPole-v1 --scheme erl --algorithm dqn", "dqn has no policy of its own"),
-            ("train Pendulum-v1 --scheme re --review-period 500 --steps 900", "never speak"),
+            (
+                "train Pendulum-v1 --scheme re --review-period 500 --steps 900",
+                "would never review it",
+            ),
             ("envs nothing-like-this", "no environment here"),
             ("trian Hopper-v5", "unknown command 'trian': did you mean train?"),
         ],
@@ -154,7 +167,7 @@ class TestCommands:
 
     def test_a_run_too_short_to_learn_says_so(self):
         config, _ = parse_train(["HalfCheetah-v5", "--steps", "2000"])
-        assert "begins after 10,000 environment steps" in config.nothing_learned()
+        assert "begins at environment step 10,000" in config.nothing_learned()
         assert parse_train(["HalfCheetah-v5"])[0].nothing_learned() is None
 
     def test_environment_in_a_module_of_the_current_folder(self, tmp_path, monkeypatch):

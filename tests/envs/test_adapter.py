@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
+from p3s.types import ObservationSpec
 from tests.helpers import Counter
 
 
@@ -28,7 +29,10 @@ class TestAdapter:
         [
             (spaces.Dict({"b": spaces.Discrete(3), "a": spaces.Box(0, 1, (2, 2))}), 7),
             (spaces.Tuple([spaces.Box(0, 1, (2,)), spaces.MultiBinary(3)]), 5),
-            (spaces.Box(0, 255, (2, 3), np.uint8), 6),
+            (spaces.Box(0, 255, (2, 3), np.float32), 6),
+            (spaces.Box(0, 255, (5,), np.uint8), 5),
+            (spaces.Box(0, 255, (2, 2, 2, 2), np.uint8), 16),
+            (spaces.Dict({"picture": spaces.Box(0, 255, (2, 3), np.uint8)}), 6),
         ],
     )
     def test_observations_are_flattened(self, space, size):
@@ -36,6 +40,25 @@ class TestAdapter:
         observation, _ = env.reset(seed=0)
         assert (observation.shape, observation.dtype) == ((size,), np.float32)
         assert env.env_spec.observation_size == size
+
+    @pytest.mark.parametrize(
+        ("shape", "seen"), [((4, 6, 3), (4, 6, 3)), ((3, 6, 6), (3, 6, 6)), ((4, 6), (4, 6, 1))]
+    )
+    def test_images_stay_bytes(self, shape, seen):
+        """Greyscale images get a channel axis."""
+        space = spaces.Box(0, 255, shape, np.uint8)
+        inner = Counter(observation_space=space)
+        env = Adapter(inner)
+        space.seed(0)
+        expected = space.sample()
+        inner._observe = lambda: expected
+        for observation in (env.reset(seed=0)[0], env.step(np.zeros(2, np.float32))[0]):
+            assert (observation.shape, observation.dtype) == (seen, np.uint8)
+            assert np.array_equal(observation.reshape(shape), expected)
+        assert env.env_spec.observation == ObservationSpec(seen, "uint8")
+        assert env.env_spec.observation.is_image
+        assert env.observation_space == spaces.Box(0, 255, seen, np.uint8)
+        assert np.array_equal(env.flatten(expected), expected.reshape(seen))
 
     def test_unbounded_actions(self):
         with pytest.raises(UserError, match="no finite bounds"):

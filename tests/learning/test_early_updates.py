@@ -10,7 +10,7 @@ from p3s.envs import make_env
 from p3s.experience import Batches
 from p3s.learning.updater import Updater
 from p3s.train import Training
-from tests.helpers import leaves, small_config, small_training
+from tests.helpers import assert_same_bits, leaves, small_config, small_training
 
 
 class Watch:
@@ -41,29 +41,6 @@ def finished(overlap: bool, steps: int = 1200, **fields) -> Training:
     training.run(steps)
     training.close()
     return training
-
-
-def assert_same_bits(ours: Training, theirs: Training) -> None:
-    """Counters, learners, experience, returns and metrics, whatever the times."""
-    snapshots = []
-    for training in (ours, theirs):
-        snapshot = training.snapshot()
-        del snapshot["counters"]["seconds"]
-        snapshots.append(snapshot)
-    assert snapshots[0].keys() == snapshots[1].keys()
-    for part, values in snapshots[0].items():
-        assert values.keys() == snapshots[1][part].keys()
-        for name, value in values.items():
-            same = np.testing.assert_array_equal if isinstance(value, np.ndarray) else assert_equal
-            same(value, snapshots[1][part][name], f"{part}/{name}")
-    if hasattr(ours.experience, "ring"):
-        rows = [training.experience.ring for training in (ours, theirs)]
-        assert rows[0].num_added == rows[1].num_added
-        assert np.array_equal(*(ring.rows[: ring.size].view(np.uint8) for ring in rows))
-
-
-def assert_equal(ours, theirs, what: str) -> None:
-    assert ours == theirs, what
 
 
 class TestEarlyUpdates:

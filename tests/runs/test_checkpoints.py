@@ -15,7 +15,6 @@ from p3s.runs import opening
 from p3s.runs.checkpoints import SEGMENT_ROWS, Checkpoints, _unchanged
 from p3s.types import EnvSpec
 
-
 SPEC = EnvSpec.flat(1, 1)
 
 
@@ -83,7 +82,7 @@ class TestDamage:
 
 class TestContents:
     def test_arrays_and_values_come_back_as_they_were(self, tmp_path):
-        checkpoints, ring = written_checkpoints(tmp_path)
+        _, ring = written_checkpoints(tmp_path)
         again = make_ring(1000)
         snapshot, notes = Checkpoints(tmp_path).read(again)
         assert notes == []

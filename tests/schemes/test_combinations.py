@@ -1,4 +1,4 @@
-"""Every off-policy algorithm under every scheme of learners that share a replay.
+"""Every off-policy algorithm under every scheme, with dense layers and with batch renormalization.
 
 A scheme sees an algorithm through few methods, so that a combination is checked without compiling
 it: acting and learning are traced, which finds whatever does not fit, and reviews are done.
@@ -20,9 +20,11 @@ from p3s.errors import UserError
 from p3s.schemes import Scheme
 from tests.helpers import leaves
 from tests.helpers_losses import SPECS, random_batch
+from tests.networks_for_tests import BatchRenorm
 
 SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
+NETWORKS = ("mlp", BatchRenorm.name)
 KEY = jax.random.key(3)
 
 
@@ -45,8 +47,9 @@ def moved(learners, by: float):
 
     def move(leaf):
         leaf = np.asarray(leaf)
-        noise = draw.normal(size=leaf.shape).astype(leaf.dtype)
-        return leaf + by * noise if leaf.dtype == np.float32 else leaf
+        if leaf.dtype != np.float32:
+            return leaf + draw.integers(0, 9, leaf.shape, leaf.dtype)
+        return leaf + by * np.abs(draw.normal(size=leaf.shape)).astype(leaf.dtype)
 
     return jax.tree.map(move, learners)
 
@@ -56,20 +59,23 @@ def begun():
     """The state at the start of each combination, made once."""
     states = {}
 
-    def begin(scheme: str, algorithm: str):
-        if (scheme, algorithm) not in states:
-            made, spec = make(scheme, algorithm), SPECS[ALGORITHMS[algorithm].actions]
-            states[scheme, algorithm] = made, spec, made.init(KEY, spec)
-        return states[scheme, algorithm]
+    def begin(*case: str):
+        if case not in states:
+            scheme, algorithm, network = case
+            made = make(scheme, algorithm, network=network)
+            spec = SPECS[ALGORITHMS[algorithm].actions]
+            states[case] = made, spec, made.init(KEY, spec)
+        return states[case]
 
     return begin
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("algorithm", OFF_POLICY)
+@pytest.mark.parametrize("network", NETWORKS)
 class TestEveryCombination:
-    def test_acting_and_learning_fit(self, scheme, algorithm, begun):
-        made, spec, state = begun(scheme, algorithm)
+    def test_acting_and_learning_fit(self, scheme, algorithm, network, begun):
+        made, spec, state = begun(scheme, algorithm, network)
         for leaf in leaves(state.learners):
             assert leaf.shape[0] == made.num_trained
             assert np.isfinite(leaf).all()
@@ -86,8 +92,8 @@ class TestEveryCombination:
         count = made.num_trained + len(made.extra_champions)
         assert {leaf.shape[0] for leaf in champions} == {count}
 
-    def test_review(self, scheme, algorithm, begun):
-        made, spec, state = begun(scheme, algorithm)
+    def test_review(self, scheme, algorithm, network, begun):
+        made, spec, state = begun(scheme, algorithm, network)
         state = state._replace(learners=moved(state.learners, 0.1))
         returns = np.arange(made.num_envs * 2.0).reshape(-1, 2)  # the last learner is the best
         seen = random_batch(spec, 2, 16).observation
@@ -148,8 +154,9 @@ def test_perturbed_fields_are_those_that_there_are():
 
 @pytest.mark.parametrize("scheme", ["cem", "erl"])
 @pytest.mark.parametrize("algorithm", OFF_POLICY)
-def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm):
-    fields = {"hidden_sizes": (4,), "batch_size": 7, "num_learners": 4}
+@pytest.mark.parametrize("network", NETWORKS)
+def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm, network):
+    fields = {"hidden_sizes": (4,), "batch_size": 7, "num_learners": 4, "network": network}
     made = resolve(None, scheme, algorithm, **fields).scheme
     spec = SPECS[ALGORITHMS[algorithm].actions]
     if not made.algorithm.has_own_policy:

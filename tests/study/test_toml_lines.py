@@ -69,8 +69,8 @@ scheme = "p3s"
             for key, value in table.items():
                 if isinstance(value, dict):
                     look(value, (*path, key))
-                elif isinstance(value, list) and isinstance(value[0], dict):
-                    for index, entry in enumerate(value):
+                elif isinstance(value, list) and positions.span((*path, key)) is None:
+                    for index, entry in enumerate(value):  # [[tables]], each with its own header
                         look(entry, (*path, key, index))
                 else:
                     first, _ = positions.span((*path, key))

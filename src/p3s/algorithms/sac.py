@@ -64,7 +64,7 @@ class SAC(GaussianActorCritic, SoftActorCritic):
         next_value = soft_next_values(
             learner.policy,
             learner.targets["value"],
-            partial(self.combine, key=key),
+            partial(self.combine, key=jax.random.fold_in(key, 1)),
             batch,
             noise,
             temperature(learner),
@@ -83,7 +83,7 @@ class SAC(GaussianActorCritic, SoftActorCritic):
         return partial(
             policy_loss,
             values=learner.value,
-            combine=partial(self.combine, key=key),
+            combine=partial(self.combine, key=jax.random.fold_in(key, 1)),
             observation=batch.observation,
             noise=jax.random.normal(key, batch.action.shape, jnp.float32),
             temperature=temperature(learner),

@@ -77,7 +77,9 @@ class SAC2018(GaussianActorCritic):
         noise = jax.random.normal(key, batch.action.shape, jnp.float32)
         action, log_density = squashed_sample(gaussian(learner.policy, batch.observation), noise)
         estimates = q_values(learner.value["q"], batch.observation, action)
-        soft_value = self.combine(estimates, key) - self.temperature * log_density
+        soft_value = (
+            self.combine(estimates, jax.random.fold_in(key, 1)) - self.temperature * log_density
+        )
 
         def loss_of(value: Params) -> tuple[jax.Array, tuple[Params, None]]:
             state_loss, v = state_value_loss(value["v"], batch.observation, soft_value)
@@ -98,7 +100,7 @@ class SAC2018(GaussianActorCritic):
         loss_of = partial(
             policy_loss,
             values=pick(learner.value["q"], slice(1)),
-            combine=partial(self.combine, key=key),
+            combine=partial(self.combine, key=jax.random.fold_in(key, 1)),
             observation=batch.observation,
             noise=jax.random.normal(key, batch.action.shape, jnp.float32),
             temperature=self.temperature,

@@ -9,6 +9,8 @@
 
 Each comes with both kinds of actions; all have one observation of size 1, so that one compiled
 program learns all probes of a kind.
+
+`Catch` is a small task with images: is the ball seen, and the paddle moved under it?
 """
 
 from __future__ import annotations
@@ -106,3 +108,50 @@ class ProbeEnv(gymnasium.Env):
                 for seen, action in zip(observations, actions, strict=True)
             ]
         )
+
+
+class Catch(gymnasium.Env):
+    """A ball falls; the paddle at the bottom has to be under it: reward 1 at the end, or -1.
+
+    Observations are 40×40×1 pixels. An episode has 9 steps, enough to cross the whole field.
+    Discrete actions are left, stay, right; a continuous one is the paddle's speed in [-1, 1].
+    """
+
+    SIZE = 40
+    BALL = 4
+    """Width of the ball, and how far ball and paddle move in one step."""
+    PADDLE = 8
+
+    def __init__(self, discrete: bool = True) -> None:
+        self.discrete = discrete
+        self.observation_space = spaces.Box(0, 255, (self.SIZE, self.SIZE, 1), np.uint8)
+        self.action_space = (
+            spaces.Discrete(3) if discrete else spaces.Box(-1.0, 1.0, (1,), np.float32)
+        )
+        self._ball, self._height, self._paddle = 0, 0, 0.0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._ball = self.BALL * int(self.np_random.integers(self.SIZE // self.BALL))
+        self._height, self._paddle = 0, (self.SIZE - self.PADDLE) / 2
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        speed = int(action) - 1 if self.discrete else float(np.asarray(action).reshape(-1)[0])
+        moved = self._paddle + self.BALL * speed
+        self._paddle = float(np.clip(moved, 0, self.SIZE - self.PADDLE))
+        self._height += self.BALL
+        last = self._height == self.SIZE - self.BALL
+        center = self._ball + self.BALL / 2
+        caught = self._paddle <= center <= self._paddle + self.PADDLE
+        reward = (1.0 if caught else -1.0) if last else 0.0
+        return self._observation(), reward, last, False, {}
+
+    def _observation(self) -> np.ndarray:
+        image = np.zeros((self.SIZE, self.SIZE, 1), np.uint8)
+        left = round(self._paddle)
+        image[-self.BALL :, left : left + self.PADDLE] = 128
+        image[self._height : self._height + self.BALL, self._ball : self._ball + self.BALL] = 255
+        return image

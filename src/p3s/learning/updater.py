@@ -109,11 +109,12 @@ class Updater:
         left = self._counters.backlog - self._counters.backlog_done
         if left <= 0:
             return False
-        stretch = BACKLOG_STRETCH if left >= BACKLOG_STRETCH else 1
-        pattern = self._pattern(stretch)
-        sizes = [self.scheme.num_batches(with_policy) for with_policy in pattern]
-        # Updates with other numbers of minibatches do not fit into one array of rows.
-        count = stretch if len(set(sizes)) == 1 else 1
+        pattern = self._pattern(BACKLOG_STRETCH)
+        sizes = {self.scheme.num_batches(with_policy) for with_policy in pattern}
+        # One pattern, so that one program is compiled; and all rows fit into one array.
+        aligned = self._counters.updates % len(repeated_unit(pattern)) == 0
+        whole = left >= BACKLOG_STRETCH and aligned and len(sizes) == 1
+        count = BACKLOG_STRETCH if whole else 1
         self._learn(count)
         self._counters.backlog_done += count
         return True

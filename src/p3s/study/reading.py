@@ -35,7 +35,7 @@ _TOP = {
     "name": str,
     "title": str,
     "steps": int,
-    "seeds": int | list[Any],
+    "seeds": int | list,  # pyright: ignore[reportMissingTypeArgument]
     "preset": str,
     "environments": list,
     "fields": dict,

@@ -110,7 +110,9 @@ class DeterministicActorCritic(OffPolicy):
     ) -> tuple[Learner, Metrics]:
         noise = self.draw_target_noise(key, batch.action.shape)
         values = target_values(learner.targets["policy"], learner.targets["value"], batch, noise)
-        target = bootstrap(batch, self.discount_factor, self.combine(values, key))
+        target = bootstrap(
+            batch, self.discount_factor, self.combine(values, jax.random.fold_in(key, 1))
+        )
         loss_of = partial(value_loss, batch=batch, target=target)
         value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
         optimizers = {**learner.optimizers, "value": state}

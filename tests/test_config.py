@@ -1,0 +1,47 @@
+"""Names of fields that have changed since p3s 0.1: in calls they are pointed out, in files read."""
+
+from __future__ import annotations
+
+import pytest
+
+from p3s.config import RENAMED, Config, resolve
+from p3s.errors import UserError
+
+CASES = [
+    ("p3s", "td3", "discount", "discount_factor", 0.9),
+    ("p3s", "td3", "left_out", "distances_exclude", "new_best"),
+    ("sharing", "sac", "normalise_observations", "normalize_observations", True),
+    ("rollout", "ppo", "normalise_rewards", "normalize_rewards", False),
+    ("distributed", "td3", "num_learners", "num_copies", 2),
+]
+
+
+def test_every_renamed_field_is_here():
+    assert {(old, new) for _, _, old, new, _ in CASES} >= set(RENAMED.items())
+
+
+@pytest.mark.parametrize(("scheme", "algorithm", "old", "new", "value"), CASES)
+class TestRenamed:
+    def test_a_call_says_so(self, scheme, algorithm, old, new, value):
+        with pytest.raises(UserError) as caught:
+            resolve("Pendulum-v1", scheme, algorithm, **{old: value})
+        assert str(caught.value) == f"{old} is now called {new}"
+
+    def test_a_file_is_read(self, scheme, algorithm, old, new, value):
+        config = resolve("Pendulum-v1", scheme, algorithm, **{new: value})
+        written = config.to_json()
+        for group in ("scheme_fields", "algorithm_fields"):
+            if new in written[group]:
+                written[group][old] = written[group].pop(new)
+        assert Config.from_json(written) == config
+
+
+def test_a_name_that_never_was():
+    for scheme, name in (("p3s", "discont"), ("sharing", "left_out"), ("single", "num_copies")):
+        with pytest.raises(UserError, match=f"unknown field '{name}'"):
+            resolve("Pendulum-v1", scheme, **{name: 1})
+
+
+def test_on_policy_algorithms_were_run_by_single():
+    config = resolve("Pendulum-v1", "rollout", "ppo")
+    assert Config.from_json({**config.to_json(), "scheme": "single"}) == config
