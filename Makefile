@@ -36,13 +36,13 @@ install: $(CORE)  ## a virtual environment with p3s and MuJoCo in it
 
 demo: $(CORE)  ## train a population on InvertedPendulum-v5, about a minute
 	rm -rf $(DEMO_RUN)
-	$(BIN)/p3s train InvertedPendulum-v5 --preset authors --hidden-sizes 64 64 --steps 28000 --out $(DEMO_RUN)
+	$(BIN)/p3s train InvertedPendulum-v5 --hidden-sizes 64 64 --steps 28000 --out $(DEMO_RUN)
 	$(BIN)/p3s evaluate $(DEMO_RUN)
 
 schemes: $(DEV)  ## every scheme on Hopper-v5, 30,000 steps each, side by side
 	rm -rf $(SCHEMES_RUNS)
 	for scheme in p3s sharing resetting distributed center cem erl pbt single; do \
-	  $(BIN)/p3s train Hopper-v5 --scheme $$scheme --steps 30000 --out $(SCHEMES_RUNS)/$$scheme || exit; \
+	  $(BIN)/p3s train Hopper-v5 --scheme $$scheme --preset paper --steps 30000 --out $(SCHEMES_RUNS)/$$scheme || exit; \
 	done
 	$(BIN)/p3s compare $(SCHEMES_RUNS)/* --out $(SCHEMES_RUNS)/curves.png
 

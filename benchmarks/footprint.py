@@ -57,7 +57,7 @@ def growth() -> None:
     from p3s import Population
 
     population = Population(
-        "Pendulum-v1", hidden_sizes=(16, 16), batch_size=16, buffer_size=10_000,
+        "Pendulum-v1", preset="paper", hidden_sizes=(16, 16), batch_size=16, buffer_size=10_000,
         evaluation_period=20_000,
     )  # fmt: skip
     population.learn(20_000, progress_bar=False)

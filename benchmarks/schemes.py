@@ -44,7 +44,7 @@ def short_cheetah() -> gymnasium.Env:
 
 
 def start(scheme: str, **fields) -> Training:
-    config = resolve(None, scheme, evaluation_period=0, **fields)
+    config = resolve(None, scheme, preset="paper", evaluation_period=0, **fields)
     return Training(config, partial(make_env, short_cheetah))
 
 

@@ -37,7 +37,7 @@ def forget_programs():
 def run_arguments() -> list[str]:
     """A small run on the command line."""
     return [
-        "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
+        "--preset", "paper", "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
         "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
         "--evaluation-episodes", "2", "--log-period", "100", "--checkpoint-period", "150",
     ]  # fmt: skip

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import jax
@@ -29,7 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # ---------------------------------------------------------------------- small runs
 
-SMALL = {
+SMALL: dict[str, Any] = {
+    "preset": "paper",
     "hidden_sizes": (16,),
     "batch_size": 8,
     "initial_steps": 20,
@@ -51,7 +53,7 @@ def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields
     if scheme == "rollout":
         records = ("evaluation_period", "evaluation_episodes", "log_period", "hidden_sizes")
         small = {name: SMALL[name] for name in records}
-        small = {**small, "algorithm": "ppo", "rollout_steps": 64}
+        small = {**small, "preset": "paper", "algorithm": "ppo", "rollout_steps": 64}
     return resolve(env, scheme, **{**small, **fields})
 
 

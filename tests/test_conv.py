@@ -43,8 +43,13 @@ def as_kernel(weight, kernel: int, stride: int, channels: int):
 
 
 def convolve(image, kernel, stride: int):
+    """With as many zeros at the bottom and on the right as the last place needs."""
+    missing = [
+        (0, max(kernel.shape[0] - size, -(size - kernel.shape[0]) % stride))
+        for size in image.shape[1:3]
+    ]
     return jax.lax.conv_general_dilated(
-        image, kernel, (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        image, kernel, (stride, stride), missing, dimension_numbers=("NHWC", "HWIO", "NHWC")
     )
 
 
@@ -114,17 +119,18 @@ class TestChoice:
             apply_network(learner.policy, image), apply_network(learner.policy, flat), rtol=1e-5
         )
 
-    @pytest.mark.parametrize("shape", [(35, 84, 3), (84, 20, 1), (3, 35, 35)])
-    def test_small_images_are_refused(self, shape):
-        message = f"images of {'×'.join(map(str, shape))} are too small for network conv"
-        with pytest.raises(UserError, match=message) as caught:
-            TD3().init(jax.random.key(0), images(*shape))
-        assert "\n" not in str(caught.value)
-        assert "choose --network mlp" in str(caught.value)
+    @pytest.mark.parametrize("shape", [(84, 84, 3), (40, 40, 1), (47, 38, 1), (10, 6, 1)])
+    def test_every_pixel_is_seen(self, shape):
+        model = init_model(CONV, jax.random.key(0), [shape], 2)
 
-    def test_the_smallest_images(self):
-        model = init_model(CONV, jax.random.key(0), [(36, 36, 3)], 2)
-        assert model.params["head"][0]["weight"].shape == (64, 8)
+        def total(image):
+            patches = image_patches(image[None], *NATURE_ENCODER[0][1:])
+            for _, kernel, stride in NATURE_ENCODER[1:]:
+                patches = image_patches(patches.sum(-1, keepdims=True), kernel, stride)
+            return patches.sum()
+
+        assert (jax.grad(total)(jnp.ones(shape)) > 0).all()
+        assert apply_network(model, pixels(*shape)).shape == (2,)
 
     def test_vectors_are_refused(self):
         with pytest.raises(UserError, match="network conv takes images: choose --network mlp"):

@@ -88,7 +88,8 @@ def test_bounds(group, name, bounds, number, in_tuple):
             check_fields(changed(value))
         each = " each" if in_tuple else ""
         shown = (value,) if in_tuple else value
-        assert str(caught.value) == f"{name} must be {bounds}{each}, not {shown}"
+        expected = bounds if math.isfinite(value) else "a finite number"
+        assert str(caught.value) == f"{name} must be {expected}{each}, not {shown}"
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: type(group).__name__)

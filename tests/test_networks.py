@@ -17,6 +17,7 @@ from p3s.algorithms import (
     SQL,
     TD3,
 )
+from p3s.config import resolve
 from p3s.errors import UserError
 from p3s.networks import (
     ACTIVATIONS,
@@ -162,3 +163,8 @@ def test_dueling_with_an_activation():
     )
     greedy = algorithm.act(policy, INPUTS, jax.random.key(0), explore=False)
     assert np.array_equal(found.argmax(axis=1), greedy)
+
+
+def test_an_unknown_network_is_one_line():
+    with pytest.raises(UserError, match=r"network 'none' is not known: .*\(known: .*mlp"):
+        resolve("Pendulum-v1", network="none").check()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
+from p3s.cli.train import parse_train
 from p3s.config import resolve
+from p3s.population import Population
 from p3s.presets import PRESETS
+from p3s.study.reading import parse
 from tests.helpers import SMALL
 
 
 def test_random_phase():
-    text, code = (resolve("HalfCheetah-v5", preset=preset).scheme for preset in PRESETS)
+    names = ("paper", "authors")
+    text, code = (resolve("HalfCheetah-v5", preset=preset).scheme for preset in names)
     assert (text.initial_steps, text.random_steps) == (2500, 2499)
     assert (code.initial_steps, code.random_steps) == (2500, 3000)
     assert resolve("Hopper-v5", preset="authors").scheme.random_steps == 1000
@@ -20,7 +26,7 @@ def test_random_phase():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_build_and_survive_json(preset):
     for env in ("Hopper-v1", "Delayed Ant-v1", "Pendulum-v1", "p3s/DelayedWalker2d-v5"):
-        config = resolve(env, preset=preset, **SMALL)
+        config = resolve(env, **{**SMALL, "preset": preset})
         config.check()
         assert type(config).from_json(config.to_json()) == config
 
@@ -63,6 +69,28 @@ class TestAuthorsInitialization:
         assert (algorithm.initialization, algorithm.targets_start) == ("xavier", "independent")
 
 
-def test_beta_is_bounded_in_both():
-    limits = [resolve("Hopper-v5", preset=preset).scheme.beta_limit for preset in PRESETS]
-    assert limits == [1e9, 1000.0]
+def test_beta_is_bounded_in_all():
+    limits = {preset: resolve("Hopper-v5", preset=preset).scheme.beta_limit for preset in PRESETS}
+    assert limits == {"paper": 1e9, "authors": 1000.0, "recommended": 1000.0}
+
+
+class TestRecommended:
+    def test_is_the_default_of_every_front_door(self):
+        assert resolve("Hopper-v5").preset == "recommended"
+        assert parse_train(["Hopper-v5"])[0].preset == "recommended"
+        assert inspect.signature(Population).parameters["preset"].default == "recommended"
+        study = parse("environments = ['Hopper-v5']", "mine.toml", "mine")
+        assert [method.preset for method in study.methods] == ["recommended"]
+
+    def test_a_learner_is_updated_as_often_as_a_single_one(self):
+        for count in (2, 4, 8):
+            scheme = resolve("Hopper-v5", num_learners=count).scheme
+            assert scheme.num_updates == count
+
+    def test_one_learner_is_single(self):
+        ours, single = resolve("Hopper-v5", num_learners=1), resolve("Hopper-v5", "single")
+        assert ours.algorithm == single.algorithm
+        assert ours.scheme.initial_steps == single.scheme.initial_steps
+
+    def test_the_chief_ignores_the_random_phase(self):
+        assert resolve("Hopper-v5").scheme.skip_random_episodes

@@ -19,7 +19,7 @@ from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
 from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
 from p3s.plugins import find, find_network, modules_of, recorded
-from p3s.presets import PRESETS, preset_fields
+from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 
 RENAMED = {
@@ -57,7 +57,7 @@ class Config:
 
     env: EnvName | None
     scheme: Scheme
-    preset: str = "paper"
+    preset: str = DEFAULT_PRESET
     options: RunOptions = field(default_factory=RunOptions)
     callable_delay: Delay | None = None
     """The delay of a callable's rewards; that of a named environment is in `env`."""
@@ -189,7 +189,7 @@ def resolve(
     env: str | EnvName | None,
     scheme: str = "p3s",
     algorithm: str = "td3",
-    preset: str = "paper",
+    preset: str = DEFAULT_PRESET,
     delay: Delay | None = None,
     **fields: Any,
 ) -> Config:

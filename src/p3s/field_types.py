@@ -109,6 +109,8 @@ def _violated(value: Any, expected: Any) -> Bounds | str | None:
     """The bounds that a value violates, or None."""
     if get_origin(expected) is Annotated:
         found = [item for item in expected.__metadata__ if isinstance(item, Bounds)]
+        if isinstance(value, float) and not math.isfinite(value):
+            return "a finite number"
         if found and isinstance(value, int | float):
             return None if found[0].allow(value) else found[0]
         expected = bare(expected)

@@ -182,15 +182,10 @@ class Conv(Network):
         height, width, channels = _channels_last(shapes[0])
         encoder = []
         for index, (filters, kernel, stride) in enumerate(NATURE_ENCODER):
-            if min(height, width) < kernel:
-                raise UserError(
-                    f"images of {'×'.join(map(str, shapes[0]))} are too small for network conv, "
-                    "which needs 36×36: choose --network mlp"
-                )
             fan_in = kernel * kernel * channels
             own_key = jax.random.fold_in(key, 1000 + index)
             encoder += init_mlp(own_key, [fan_in], [], filters, self.initialization)
-            height, width = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+            height, width = (num_places(size, kernel, stride) for size in (height, width))
             channels = filters
         sizes = [height * width * channels, *(prod(shape) for shape in shapes[1:])]
         head = init_mlp(
@@ -220,18 +215,25 @@ def _channels_last(shape: Shape) -> Shape:
     return (shape[1], shape[2], shape[0]) if _channels_first(shape) else shape
 
 
+def num_places(size: int, kernel: int, stride: int) -> int:
+    """Places of a convolution along an axis; the last one may reach beyond the end."""
+    return max(0, -(-(size - kernel) // stride)) + 1
+
+
 def image_patches(image: jax.Array, kernel: int, stride: int) -> jax.Array:
     """What a convolution sees at each place, (batch, height, width, kernel² channels).
 
     A convolution is then one matrix product, which stays fast under a vmap over learners, where
     XLA's grouped convolutions do not. The stride divides the kernel: blocks of stride × stride
-    pixels become channels first, so that few slices are left to join.
+    pixels become channels first, so that few slices are left to join. Zeros are added at the bottom
+    and on the right where the last place reaches beyond the image, so that no pixel goes unseen.
     """
     count, height, width, channels = image.shape
-    rows, columns = (height - kernel) // stride + 1, (width - kernel) // stride + 1
+    rows, columns = num_places(height, kernel, stride), num_places(width, kernel, stride)
     blocks = kernel // stride
     down, across = rows + blocks - 1, columns + blocks - 1
-    image = image[:, : down * stride, : across * stride]
+    missing = (down * stride - height, across * stride - width)
+    image = jnp.pad(image, ((0, 0), (0, missing[0]), (0, missing[1]), (0, 0)))
     image = image.reshape(count, down, stride, across, stride, channels)
     image = image.transpose(0, 1, 3, 2, 4, 5).reshape(count, down, across, -1)
     slices = [image[:, i : i + rows, j : j + columns] for i in range(blocks) for j in range(blocks)]

@@ -17,6 +17,7 @@ from p3s.errors import UserError
 from p3s.evaluation import Evaluator
 from p3s.learning import devices
 from p3s.policy import Policy
+from p3s.presets import DEFAULT_PRESET
 from p3s.runs import opening
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import write_text
@@ -41,7 +42,7 @@ class Population:
         algorithm: str = "td3",
         num_learners: int | None = None,
         seed: int = 0,
-        preset: str = "paper",
+        preset: str = DEFAULT_PRESET,
         delay: Delay | None = None,
         env_kwargs: dict[str, Any] | None = None,
         **fields: Any,

@@ -136,7 +136,6 @@ class TestFields:
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
             ({"batch_size": 0}, "batch_size must be at least 1"),
             ({"activation": "step"}, 'activation must be "relu" or "tanh"'),
-            ({"network": "none"}, "network 'none' is not known: import the module"),
         ):
             assert message in problem_of(ALGORITHMS[algorithm](**fields))
         assert problem_of(ALGORITHMS[algorithm]()) == ""

@@ -7,10 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
+import p3s
 from p3s import Population
 from p3s.envs.probes import Catch
 
 SMALL = {
+    "preset": "paper",
     "hidden_sizes": (16,),
     "batch_size": 4,
     "initial_steps": 12,
@@ -44,18 +46,18 @@ def test_a_few_updates(algorithm, discrete):
 
 @pytest.mark.slow
 def test_dqn_learns_to_catch():
-    """Chance has a mean return of about -0.5, and catching every ball gives 1."""
+    """Chance has a mean return of about -0.6, and catching every ball gives 1."""
     population = Population(
-        Catch, algorithm="dqn", num_learners=2, seed=0, hidden_sizes=(64,), batch_size=64,
-        initial_steps=250, review_period=250, buffer_size=20_000, epsilon_updates=2000,
-        evaluation_period=2000, evaluation_episodes=20,
+        Catch, scheme="single", algorithm="dqn", seed=0, hidden_sizes=(64,), batch_size=64,
+        initial_steps=500, buffer_size=20_000, evaluation_period=1000, evaluation_episodes=40,
     )  # fmt: skip
 
     def not_yet(population: Population) -> bool:
         return not population.evaluations or population.evaluations[-1]["score"] < 0.9
 
-    population.learn(20_000, callback=not_yet, progress_bar=False)
-    print([(row["step"], row["score"]) for row in population.evaluations])
-    assert population.evaluations[0]["score"] < 0.5
-    assert population.evaluations[-1]["score"] >= 0.9
-    assert population.evaluations[-1]["champion_return"] >= 0.5
+    population.learn(8000, callback=not_yet, progress_bar=False)
+    scores = [(row["step"], row["score"]) for row in population.evaluations]
+    print(scores)
+    assert scores[0][1] < 0.5
+    assert scores[-1][1] >= 0.9
+    assert p3s.evaluate(population, episodes=100, seed=1).mean() >= 0.8

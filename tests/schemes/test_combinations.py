@@ -32,7 +32,7 @@ def make(scheme: str, algorithm: str, **fields) -> Scheme:
     counted = "num_copies" if scheme == "distributed" else "num_learners"
     learners = {} if scheme == "single" else {counted: 3}
     fixed = {"hidden_sizes": (4,), "batch_size": 7, "learners_start": "independent"}
-    config = resolve(None, scheme, algorithm, **{**fixed, **learners, **fields})
+    config = resolve(None, scheme, algorithm, "paper", **{**fixed, **learners, **fields})
     config.check()
     return config.scheme
 
@@ -157,7 +157,7 @@ def test_perturbed_fields_are_those_that_there_are():
 @pytest.mark.parametrize("network", NETWORKS)
 def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm, network):
     fields = {"hidden_sizes": (4,), "batch_size": 7, "num_learners": 4, "network": network}
-    made = resolve(None, scheme, algorithm, **fields).scheme
+    made = resolve(None, scheme, algorithm, "paper", **fields).scheme
     spec = SPECS[ALGORITHMS[algorithm].actions]
     if not made.algorithm.has_own_policy:
         assert "has no policy of its own" in made.problem()

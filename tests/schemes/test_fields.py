@@ -80,7 +80,7 @@ class TestFields:
         """What two rounds leave behind, and what would be learned when: nothing is trained."""
         small = {"hidden_sizes": (4,), "num_learners": 4, "initial_steps": 1}
         own = {"cem": {"damping": 0.01}, "erl": {"synchronization_period": 3}}[scheme]
-        made = resolve(None, scheme, **{**small, **own, **fields}).scheme
+        made = resolve(None, scheme, preset="paper", **{**small, **own, **fields}).scheme
         state, draw = jax.jit(made.init, static_argnums=1)(jax.random.key(0), SPEC), []
         generator = np.random.default_rng(0)
         returns = np.resize([3.0, 1.0, 4.0, 2.0, 5.0], (made.num_envs, made.num_recent))

@@ -39,11 +39,11 @@ class TestReading:
         assert last.config.preset == "authors"
         assert last.config.algorithm.hidden_sizes == (8, 8)
 
-    def test_defaults_are_the_papers(self):
+    def test_defaults_are_the_papers_budget_and_the_recommended_preset(self):
         study = study_of('environments = ["Hopper-v1"]')
         assert (study.steps, study.seeds) == (1_000_000, (0, 1, 2, 3, 4))
         (method,) = study.methods
-        assert (method.label, method.preset) == ("p3s-td3", "paper")
+        assert (method.label, method.preset) == ("p3s-td3", "recommended")
 
     @pytest.mark.parametrize(
         ("name", "delay", "label"),

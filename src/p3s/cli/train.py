@@ -17,6 +17,7 @@ from p3s.config import RENAMED, Config, RunOptions, resolve
 from p3s.envs import parse_name
 from p3s.errors import TrainingStopped, UserError
 from p3s.learning import devices
+from p3s.presets import DEFAULT_PRESET
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
 from p3s.runs.progress import TrainingProgress
@@ -34,8 +35,8 @@ class Method:
     """How the population is used: see 'p3s schemes'; or 'module:Name'."""
     algorithm: str = "td3"
     """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own."""
-    preset: str = "paper"
-    """Set of defaults: paper (the text) or authors (their code)."""
+    preset: str = DEFAULT_PRESET
+    """Set of defaults: recommended, paper (the text) or authors (their code)."""
     delay: int | Literal["end"] | None = None
     """Steps between two payments of reward, or end: all of it at the end of an episode."""
     env_kwargs: dict[str, str] = field(default_factory=dict)

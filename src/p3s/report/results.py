@@ -16,6 +16,7 @@ from typing import Any
 
 from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
 from p3s.errors import UserError
+from p3s.presets import DEFAULT_PRESET
 from p3s.report.formatting import first_names
 from p3s.runs.records import read_config
 
@@ -86,7 +87,7 @@ class Results:
 
 def method_label(config: dict[str, Any]) -> str:
     """Scheme and algorithm, with the preset unless it is the default."""
-    preset = "" if config["preset"] == "paper" else f" ({config['preset']})"
+    preset = "" if config["preset"] == DEFAULT_PRESET else f" ({config['preset']})"
     return f"{config['scheme']}-{config['algorithm']}{preset}"
 
 

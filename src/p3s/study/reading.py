@@ -4,7 +4,7 @@
     steps = 100_000                      environment steps per run; an environment may set fewer
     seeds = 5                            a count or a list
     environments = ["Hopper-v5", {id = "Ant-v5", delay = 20, steps = 50_000, fields = {...}}]
-    preset = "paper"
+    preset = "recommended"
 
     [fields]                             fields of every run: the options of `p3s train`
     [grid]                               lists of values; every combination runs
@@ -28,6 +28,7 @@ from p3s.envs import EnvName, parse_name
 from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
 from p3s.errors import UserError, unknown
 from p3s.field_types import Mismatch, convert, show
+from p3s.presets import DEFAULT_PRESET
 from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
 from p3s.study.toml_lines import KeyPath
 
@@ -249,7 +250,7 @@ def _method(
     at: KeyPath,
     origins: dict[str, KeyPath],
 ) -> Method:
-    defaults = {"scheme": "p3s", "algorithm": "td3", "preset": "paper"}
+    defaults = {"scheme": "p3s", "algorithm": "td3", "preset": DEFAULT_PRESET}
     fields: dict[str, Any] = {**defaults, **values, **point}
     for key in _NAMES:
         _check_type(study, fields[key], origins.get(key, (key,)), str)
