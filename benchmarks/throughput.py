@@ -118,7 +118,11 @@ def serve_p3s(num_learners: int, mode: str) -> None:
     period = EVALUATION_PERIOD if evaluated else 0
     initial = RANDOM_STEPS // num_learners
     config = resolve(
-        ENV, preset="paper", num_learners=num_learners, initial_steps=initial, evaluation_period=period
+        ENV,
+        preset="paper",
+        num_learners=num_learners,
+        initial_steps=initial,
+        evaluation_period=period,
     )
     training = Training(config, lambda: make_env(ENV))
     # What is compiled at the first update, evaluation and review of the chief is behind us then.

@@ -53,8 +53,8 @@ def test_replay_and_checkpoint_hold_bytes(folder):
     training, _ = opening.reopen(folder)
     training.close()
     ring, spec = training.experience.ring, training.spec
-    assert (spec.observation.shape, spec.observation.dtype) == ((44, 44, 1), "uint8")
-    size = 2 * 44 * 44 + 3 * 4
+    assert (spec.observation.shape, spec.observation.dtype) == ((40, 40, 1), "uint8")
+    size = 2 * 40 * 40 + 3 * 4
     assert row_record(spec).itemsize == size
     assert (ring.rows.dtype, ring.rows.shape) == (np.uint8, (300, size))
     assert training.environments.observations.dtype == np.uint8
@@ -66,7 +66,7 @@ def test_replay_and_checkpoint_hold_bytes(folder):
     assert (newest / "replay-00000.bin").stat().st_size == 300 * size
     arrays = load_file(newest / "state.safetensors")
     assert arrays["environments/observations"].dtype == np.uint8
-    assert arrays["environments/observations"].shape == (2, 44, 44, 1)
+    assert arrays["environments/observations"].shape == (2, 40, 40, 1)
     assert arrays["environments/state_0"].dtype == np.uint8
 
 
@@ -80,7 +80,7 @@ def test_policy_file_predicts_and_is_evaluated(folder, capsys):
     assert np.array_equal(actions, singles)
     with safe_open(folder / "policy.safetensors", framework="numpy") as file:
         about = json.loads(file.metadata()["p3s"])
-    assert (about["observation_shape"], about["observation_dtype"]) == ([44, 44, 1], "uint8")
+    assert (about["observation_shape"], about["observation_dtype"]) == ([40, 40, 1], "uint8")
     returns = p3s.evaluate(policy, episodes=3)
     assert set(returns.tolist()) <= {-1.0, 1.0}
     code, output, _ = call(capsys, "evaluate", folder, "--episodes", 3)
@@ -90,9 +90,9 @@ def test_policy_file_predicts_and_is_evaluated(folder, capsys):
     assert np.array_equal(again, returns)
 
 
-@pytest.mark.parametrize("shape", [(44, 44), (1936,), (2, 3, 44, 44, 1), (44, 44, 3)])
+@pytest.mark.parametrize("shape", [(40, 40), (1600,), (2, 3, 40, 40, 1), (40, 40, 3)])
 def test_images_of_another_shape_are_refused(folder, shape):
-    with pytest.raises(UserError, match=r"takes \[44, 44, 1\] or \[batch, 44, 44, 1\]"):
+    with pytest.raises(UserError, match=r"takes \[40, 40, 1\] or \[batch, 40, 40, 1\]"):
         p3s.load(folder).predict(np.zeros(shape, np.uint8))
 
 
@@ -100,7 +100,7 @@ def test_a_greyscale_environment_predicts_from_its_own_images():
     class Grey(Catch):
         def __init__(self):
             super().__init__()
-            self.observation_space = gymnasium.spaces.Box(0, 255, (44, 44), np.uint8)
+            self.observation_space = gymnasium.spaces.Box(0, 255, (40, 40), np.uint8)
 
         def _observation(self):
             return super()._observation()[..., 0]
@@ -128,5 +128,5 @@ def test_normalizing_images_is_refused_in_one_line(capsys, tmp_path):
 def test_what_has_no_place_for_images_says_so(folder, tmp_path):
     with pytest.raises(UserError, match="cannot be exported: only dense layers"):
         export_onnx(p3s.load(folder), tmp_path / "policy.onnx")
-    with pytest.raises(UserError, match="the policy is for uint8 observations of 44×44×1 and 3"):
+    with pytest.raises(UserError, match="the policy is for uint8 observations of 40×40×1 and 3"):
         p3s.evaluate(p3s.load(folder), "CartPole-v1")

@@ -113,12 +113,11 @@ class ProbeEnv(gymnasium.Env):
 class Catch(gymnasium.Env):
     """A ball falls; the paddle at the bottom has to be under it: reward 1 at the end, or -1.
 
-    Observations are 44×44×1 pixels. An episode has 10 steps, enough to cross the whole field.
+    Observations are 40×40×1 pixels. An episode has 9 steps, enough to reach every ball.
     Discrete actions are left, stay, right; a continuous one is the paddle's speed in [-1, 1].
     """
 
-    SIZE = 44
-    """At 40 the convolutions of network conv would not reach the paddle in the last rows."""
+    SIZE = 40
     BALL = 4
     """Width of the ball, and how far ball and paddle move in one step."""
     PADDLE = 8
