@@ -22,7 +22,8 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 def pytest_configure(config: pytest.Config) -> None:
     """Compile without optimization: the programs of the fast tests run a second or less."""
     if config.getoption("markexpr") == "not slow":
-        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+        quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        os.environ.setdefault("XLA_FLAGS", quick)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from p3s.algorithms import ALGORITHMS
 from p3s.cli import main
 from p3s.config import Config, resolve
 from p3s.envs import make_env
@@ -27,6 +28,15 @@ from p3s.train import Training
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
+
+IN_SLOW_TESTS = ("ddpg", "sac_2018", "sql")
+OFF_POLICY = [
+    pytest.param(name, marks=pytest.mark.slow) if name in IN_SLOW_TESTS else name
+    for name, algorithm in ALGORITHMS.items()
+    if not algorithm.on_policy
+]
+"""For tests that compile an algorithm: those that few people use are left to the slow tests. All
+are traced under every scheme in schemes/test_combinations.py."""
 
 # ---------------------------------------------------------------------- small runs
 

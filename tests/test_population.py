@@ -14,6 +14,7 @@ from p3s.errors import UserError
 from tests.helpers import SMALL, Counter
 
 
+@pytest.mark.slow
 def test_p3s_learns_pendulum():
     """A score above -250 within 12,000 total steps; an untrained policy has about -1,400."""
     population = Population(

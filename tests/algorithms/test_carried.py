@@ -14,11 +14,9 @@ from p3s.algorithms import ALGORITHMS
 from p3s.policy import Policy
 from p3s.trees import Carried, trained
 from p3s.types import Guide
-from tests.helpers import leaves
+from tests.helpers import OFF_POLICY, leaves
 from tests.helpers_losses import SPECS, random_batch
 from tests.networks_for_tests import BatchRenorm
-
-OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 
 
 def statistics(tree) -> list[np.ndarray]:

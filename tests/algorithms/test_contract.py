@@ -17,12 +17,11 @@ from p3s.policy import Policy
 from p3s.policy_onnx import export_onnx
 from p3s.trees import pick
 from p3s.types import Guide
-from tests.helpers import leaves, record, resume, run, small_training
+from tests.helpers import OFF_POLICY, leaves, record, resume, run, small_training
 from tests.helpers_losses import SPECS, random_batch
 
 SMALL_ENV = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 STEPS = 300
-OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 """The others: test_on_policy.py."""
 
 

@@ -15,10 +15,9 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.networks import Network, features
 from p3s.plugins import register
 from p3s.types import EnvSpec, Guide
-from tests.helpers import leaves, problem_of
+from tests.helpers import OFF_POLICY, leaves, problem_of
 from tests.helpers_losses import SPECS, random_batch
 
-OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 """The others: test_on_policy.py."""
 
 

@@ -13,8 +13,8 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import make_env
 from p3s.envs.probes import PROBES, ProbeEnv
 from p3s.types import EnvSpec, Guide, Transition
+from tests.helpers import OFF_POLICY
 
-OFF_POLICY = [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
 """The others: test_on_policy_probes.py."""
 
 QUIET = {

@@ -121,6 +121,7 @@ class TestPolicy:
         same = jnp.full((4, 1), 0.3)
         assert np.array_equal(sql.stein_direction(same, same, jnp.ones((4, 1))), np.ones((4, 1)))
 
+    @pytest.mark.slow
     def test_stein_directions_lead_to_the_distribution(self):
         """Particles that follow them come to have the mean and deviation of N(0.3, 0.5²)."""
 

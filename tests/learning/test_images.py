@@ -25,7 +25,12 @@ SMALL = {
 
 @pytest.mark.parametrize(
     ("algorithm", "discrete"),
-    [("dqn", True), ("sac_discrete", True), ("sac", False), ("td3", False)],
+    [
+        ("dqn", True),
+        ("td3", False),
+        pytest.param("sac", False, marks=pytest.mark.slow),
+        pytest.param("sac_discrete", True, marks=pytest.mark.slow),
+    ],
 )
 def test_a_few_updates(algorithm, discrete):
     population = Population(partial(Catch, discrete), algorithm=algorithm, **SMALL)

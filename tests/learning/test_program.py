@@ -59,8 +59,8 @@ def copied(state):
     ("scheme", "algorithm", "pattern"),
     [
         ("p3s", "td3", (NO, YES, NO, YES)),
-        ("p3s", "td3", (NO, YES, NO)),
-        ("sharing", "sac", (YES, YES, YES)),
+        pytest.param("p3s", "td3", (NO, YES, NO), marks=pytest.mark.slow),
+        pytest.param("sharing", "sac", (YES, YES, YES), marks=pytest.mark.slow),
         ("pbt", "dqn", (YES, YES)),
     ],
 )

@@ -178,7 +178,7 @@ def test_axes_and_measures(visit, pages):
     seen = visit(pages["study"])
     name = seen.tab.locator('[data-panel="0"] .axis-name')
     before = seen.tab.locator('[data-panel="0"] path.line').first.get_attribute("d")
-    for kind, words in (("updates", "updates of all learners"), ("seconds", "minutes")):
+    for kind, words in (("updates", "updates over all learners"), ("seconds", "minutes")):
         seen.tab.select_option("#x-axis", kind)
         assert name.text_content() == words
     seen.tab.select_option("#x-axis", "steps")

@@ -29,8 +29,9 @@ from tests.helpers import (
 
 
 class TestExactResume:
-    @pytest.mark.parametrize("preset", ["paper", "authors"])
-    @pytest.mark.parametrize("env", ["InvertedPendulum-v5", "Pendulum-v1"])
+    @pytest.mark.parametrize(
+        ("env", "preset"), [("InvertedPendulum-v5", "paper"), ("Pendulum-v1", "authors")]
+    )
     def test_interrupted_equals_uninterrupted(self, tmp_path, env, preset):
         run(tmp_path / "whole", env=env, preset=preset)
         # Stops between checkpoints: what was written after the last one must be written again.

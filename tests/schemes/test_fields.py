@@ -69,7 +69,11 @@ class TestFields:
 
     @pytest.mark.parametrize(
         ("scheme", "name"),
-        [(scheme, name) for scheme in OTHER_VALUES for name in OTHER_VALUES[scheme]],
+        [
+            pytest.param(scheme, name, marks=[] if scheme == "p3s" else [pytest.mark.slow])
+            for scheme in OTHER_VALUES
+            for name in OTHER_VALUES[scheme]
+        ],
     )
     def test_none_is_dead(self, scheme, name, references):
         if scheme not in references:
