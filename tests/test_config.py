@@ -37,9 +37,15 @@ class TestRenamed:
 
 
 def test_a_name_that_never_was():
-    for scheme, name in (("p3s", "discont"), ("sharing", "left_out"), ("single", "num_copies")):
+    for scheme, name in (("p3s", "discont"), ("sharing", "left_out")):
         with pytest.raises(UserError, match=f"unknown field '{name}'"):
             resolve("Pendulum-v1", scheme, **{name: 1})
+
+
+def test_a_field_of_another_scheme_or_algorithm():
+    for name, owner in (("num_copies", "distributed"), ("dueling", "dqn")):
+        with pytest.raises(UserError, match=f"{name} is a field of {owner}, not of scheme single"):
+            resolve("Pendulum-v1", "single", **{name: 1})
 
 
 def test_on_policy_algorithms_were_run_by_single():

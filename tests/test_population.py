@@ -112,3 +112,28 @@ class TestPopulation:
                 p3s.Population("Pendulum-v1", **fields)
         with pytest.raises(UserError, match="steps must be at least 1"):
             p3s.Population("Pendulum-v1", **SMALL).learn(0)
+
+
+class TestWrongValues:
+    @pytest.mark.parametrize("steps", [1.5, float("nan"), True, "a"])
+    def test_steps_are_whole_numbers(self, steps):
+        with pytest.raises(UserError, match="steps must be a whole number"):
+            p3s.Population("Pendulum-v1", **SMALL).learn(steps)
+
+    @pytest.mark.parametrize("delay", [20.0, "x", True, 0])
+    def test_a_delay_is_a_whole_number_or_end(self, delay):
+        with pytest.raises(UserError, match="delay must be a whole number of at least 1 or 'end'"):
+            p3s.Population("Pendulum-v1", delay=delay, **SMALL)
+
+    def test_numbers_of_numpy_are_numbers(self, tmp_path):
+        population = p3s.Population("Pendulum-v1", delay=np.int64(20), **SMALL)
+        population.learn(np.float64(8), progress_bar=False).save(tmp_path / "saved")
+        assert p3s.Population.load(tmp_path / "saved").num_steps == 8
+
+    def test_a_save_that_fails_releases_the_folder(self, tmp_path, monkeypatch):
+        population = p3s.Population("Pendulum-v1", **SMALL)
+        with monkeypatch.context() as patch:
+            patch.setattr("p3s.population.provenance", lambda: {"commit": object()})
+            with pytest.raises(TypeError):
+                population.save(tmp_path / "saved")
+        population.save(tmp_path / "saved")

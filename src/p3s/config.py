@@ -206,6 +206,15 @@ def resolve(
     for key in fields:
         if key not in every and new_name(key, every) in every:
             raise UserError(f"{key} is now called {new_name(key, every)}")
+        owners = [
+            owner
+            for owner, made in {**SCHEMES, **ALGORITHMS}.items()
+            if key in {f.name for f in dataclasses.fields(made)}
+        ]
+        if key not in every and owners:
+            raise UserError(
+                f"{key} is a field of {', '.join(owners)}, not of scheme {scheme} with {algorithm}"
+            )
         if key not in every:
             raise unknown("field", key, every)
     types = field_types(*groups)

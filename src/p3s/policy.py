@@ -66,7 +66,10 @@ class Policy:
         Observations are as `make_env`'s environments give them; `state` and `episode_start` are
         there for callers that pass them.
         """
-        observation = np.asarray(observation, self.spec.observation.dtype)
+        given = np.asarray(observation)
+        if self.spec.observation.is_image and given.dtype != np.uint8:
+            raise UserError(f"this policy takes images as uint8 pixels, not {given.dtype}")
+        observation = np.asarray(given, self.spec.observation.dtype)
         shape = self.spec.observation.shape
         batch = observation.shape[: observation.ndim - len(shape)]
         if observation.shape != (*batch, *shape) or len(batch) > 1:

@@ -49,10 +49,8 @@ def export_onnx(policy: Policy, path: Path) -> None:
     network = policy.algorithm.noiseless_layers(policy.params, policy.spec)
     dense = None if network is None else dense_layers(network)
     if dense is None:
-        raise UserError(
-            f"this policy of {policy.algorithm.name} cannot be exported: "
-            "only dense layers can, as the algorithm's noiseless_layers gives them"
-        )
+        kind = policy.algorithm.name if network is None else f"network {network.network.name}"
+        raise UserError(f"this policy cannot be exported: only dense layers can, not {kind}")
     before, scaling, value = _normalizing_nodes(helper, policy.scaling)
     nodes, constants, value = _dense_nodes(helper, *dense, value)
     nodes, constants = [*before, *nodes], {**scaling, **constants}

@@ -13,6 +13,7 @@ import numpy as np
 
 from p3s.config import resolve
 from p3s.envs import Adapter, Delay, EnvSource, make_env, parse_name
+from p3s.envs.delay import checked_delay
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
 from p3s.learning import devices
@@ -48,6 +49,7 @@ class Population:
         **fields: Any,
     ) -> None:
         devices.prepare()
+        delay = None if delay is None else checked_delay(delay)
         if env_kwargs and not isinstance(env, str):
             raise UserError("env_kwargs are for an environment's id: let the callable pass them")
         if num_learners is not None:
@@ -78,10 +80,13 @@ class Population:
 
         callback: called with the population after every time step; False stops the training.
         """
+        whole = isinstance(steps, int | float | np.number) and not isinstance(steps, bool)
+        if not whole or steps % 1 != 0:
+            raise UserError(f"steps must be a whole number, not {steps!r}")
         if steps < 1:
             raise UserError(f"steps must be at least 1, not {steps}")
         training = self._training
-        until = training.total_steps + steps
+        until = training.total_steps + int(steps)
         progress = TrainingProgress(training, until) if progress_bar else None
 
         def after_step(training: Training) -> Any:
@@ -138,14 +143,16 @@ class Population:
         path.mkdir(parents=True, exist_ok=True)
         folder = RunFolder(path)
         folder.claim()
-        record = {**self._training.config.to_json(), **provenance()}
-        write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
-        self.policy.save(path / "policy.safetensors")
-        ring = getattr(self._training.experience, "ring", None)
-        Checkpoints(path / "checkpoints", kept=1).write(
-            self.num_steps, self._training.snapshot(), ring
-        )
-        folder.close()
+        try:
+            record = {**self._training.config.to_json(), **provenance()}
+            write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
+            self.policy.save(path / "policy.safetensors")
+            ring = getattr(self._training.experience, "ring", None)
+            Checkpoints(path / "checkpoints", kept=1).write(
+                self.num_steps, self._training.snapshot(), ring
+            )
+        finally:
+            folder.close()
 
     @classmethod
     def load(cls, path: str | Path, env: Callable[[], Any] | None = None) -> Population:

@@ -90,6 +90,13 @@ def test_policy_file_predicts_and_is_evaluated(folder, capsys):
     assert np.array_equal(again, returns)
 
 
+def test_pixels_are_not_cast(folder):
+    policy = p3s.load(folder)
+    for image in (np.full((40, 40, 1), 0.5), np.full((40, 40, 1), 300)):
+        with pytest.raises(UserError, match="takes images as uint8 pixels, not"):
+            policy.predict(image)
+
+
 @pytest.mark.parametrize("shape", [(40, 40), (1600,), (2, 3, 40, 40, 1), (40, 40, 3)])
 def test_images_of_another_shape_are_refused(folder, shape):
     with pytest.raises(UserError, match=r"takes \[40, 40, 1\] or \[batch, 40, 40, 1\]"):

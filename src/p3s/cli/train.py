@@ -106,13 +106,16 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
 
 
 def refuse_old_flags(arguments: list[str]) -> None:
-    """Name the new flag where a flag of p3s 0.1 is given."""
+    """Name the new flags where flags of p3s 0.1 are given."""
+    found: list[str] = []
     for word in arguments:
         given = word.partition("=")[0].replace("_", "-")
         old = given.removeprefix("--").removeprefix("no-").replace("-", "_")
         if given.startswith("--") and old in RENAMED:
             new = given.replace(old.replace("_", "-"), RENAMED[old].replace("_", "-"))
-            raise UserError(f"{given} is now {new}")
+            found.append(f"{given} is now {new}")
+    if found:
+        raise UserError(", ".join(found))
 
 
 def _literal(word: str) -> Any:

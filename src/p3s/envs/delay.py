@@ -7,6 +7,7 @@ The return of an episode is unchanged; only the moments of payment are.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Literal
 
 import gymnasium
@@ -16,14 +17,21 @@ from p3s.errors import UserError
 Delay = int | Literal["end"]
 
 
+def checked_delay(delay: Any) -> Delay:
+    """A delay from a user: a whole number of at least 1, or "end"."""
+    if delay == "end":
+        return "end"
+    if isinstance(delay, Integral) and not isinstance(delay, bool) and int(delay) >= 1:
+        return int(delay)
+    raise UserError(f"delay must be a whole number of at least 1 or 'end', not {delay!r}")
+
+
 class DelayedReward(gymnasium.Wrapper):
     """Pay the accumulated reward every `delay` steps, or only at the end of the episode."""
 
     def __init__(self, env: gymnasium.Env, delay: Delay) -> None:
-        if isinstance(delay, int) and delay < 1:
-            raise UserError(f"delay must be at least 1 or 'end', not {delay}")
         super().__init__(env)
-        self.delay = delay
+        self.delay = checked_delay(delay)
         self._saved = 0.0
         self._steps = 0
 
