@@ -37,7 +37,10 @@ class TestBadInput:
             ("train CartPole-v1", "CartPole-v1 has discrete actions, which td3 cannot learn"),
             ("train Hopper-v5 --num-learners 0", "num_learners must be at least 1, not 0"),
             ("train Hopper-v5 --steps 0", "steps must be at least 1, not 0"),
-            ("train Hopper-v5 --delay 0", "delay must be a whole number of at least 1 or 'end', not 0"),
+            (
+                "train Hopper-v5 --delay 0",
+                "delay must be a whole number of at least 1 or 'end', not 0",
+            ),
             ("train Hopper-v5 --batch-size 0", "batch_size must be at least 1"),
             ("train Hopper-v5 --scheme single --num-learners 4", "scheme single has one learner"),
             ("train Hopper-v5 --buffer-size 99999999999999", "would fit"),
