@@ -60,9 +60,9 @@ def test_dqn_learns_to_catch():
     def not_yet(population: Population) -> bool:
         return not population.evaluations or population.evaluations[-1]["score"] < 0.9
 
+    assert p3s.evaluate(population, episodes=100, seed=1).mean() < 0
     population.learn(8000, callback=not_yet, progress_bar=False)
     scores = [(row["step"], row["score"]) for row in population.evaluations]
     print(scores)
-    assert scores[0][1] < 0.5
     assert scores[-1][1] >= 0.9
     assert p3s.evaluate(population, episodes=100, seed=1).mean() >= 0.8
