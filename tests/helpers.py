@@ -100,7 +100,7 @@ def assert_same_bits(ours: Training, theirs: Training) -> None:
     for training in (ours, theirs):
         snapshot = training.snapshot()
         del snapshot["counters"]["seconds"]
-        if hasattr(training.experience, "ring"):
+        if training.experience.ring is not None:
             ring = training.experience.ring
             filled = ring.rows[: ring.size].view(np.uint8)
             snapshot["ring"] = {"num_added": ring.num_added, "rows": filled}

@@ -99,7 +99,7 @@ class TestParts:
         first.run(600, callback=lambda now: now.total_steps < 350)
         snapshot = copy.deepcopy(first.snapshot())
         assert snapshot.keys() == first.parts.keys()
-        if hasattr(first.experience, "ring"):
+        if first.experience.ring is not None:
             again.experience.ring.rows[:] = first.experience.ring.rows
             again.experience.ring.num_added = first.experience.ring.num_added
         again.resume(snapshot)

@@ -185,6 +185,19 @@ def _as_field(name: str, value: Any, expected: Any) -> Any:
         raise UserError(f"{name}: {error}") from error
 
 
+def _misplaced(key: str, known: set[str], scheme: str, algorithm: str) -> UserError:
+    """The error for a field that these two do not have: whose it is, or what comes near it."""
+    owners = [
+        owner
+        for owner, made in {**SCHEMES, **ALGORITHMS}.items()
+        if key in {f.name for f in dataclasses.fields(made)}
+    ]
+    if not owners:
+        return unknown("field", key, known)
+    owned = f"{key} is a field of {', '.join(owners)}"
+    return UserError(f"{owned}, not of scheme {scheme} with {algorithm}")
+
+
 def resolve(
     env: str | EnvName | None,
     scheme: str = "p3s",
@@ -206,17 +219,8 @@ def resolve(
     for key in fields:
         if key not in every and new_name(key, every) in every:
             raise UserError(f"{key} is now called {new_name(key, every)}")
-        owners = [
-            owner
-            for owner, made in {**SCHEMES, **ALGORITHMS}.items()
-            if key in {f.name for f in dataclasses.fields(made)}
-        ]
-        if key not in every and owners:
-            raise UserError(
-                f"{key} is a field of {', '.join(owners)}, not of scheme {scheme} with {algorithm}"
-            )
         if key not in every:
-            raise unknown("field", key, every)
+            raise _misplaced(key, every, scheme, algorithm)
     types = field_types(*groups)
     fields = {key: _as_field(key, value, types[key]) for key, value in fields.items()}
     counted = "num_copies" if "num_copies" in every else "num_learners"

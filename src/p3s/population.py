@@ -147,9 +147,8 @@ class Population:
             record = {**self._training.config.to_json(), **provenance()}
             write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
             self.policy.save(path / "policy.safetensors")
-            ring = getattr(self._training.experience, "ring", None)
             Checkpoints(path / "checkpoints", kept=1).write(
-                self.num_steps, self._training.snapshot(), ring
+                self.num_steps, self._training.snapshot(), self._training.experience.ring
             )
         finally:
             folder.close()

@@ -79,7 +79,7 @@ class TestRun:
             assert np.isfinite(leaf).all()
         moved = zip(leaves(training.updater.state.learners.policy), start, strict=True)
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
-        assert not hasattr(training.experience, "ring")  # no replay
+        assert training.experience.ring is None  # no replay
         row = record(path)["evaluations"][-1]
         assert row["step"] == 500
         assert row["score"] == np.mean(row["learner_returns"])

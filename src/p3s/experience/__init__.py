@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from p3s.experience.normalization import Scaling
 from p3s.types import Array, EnvSpec, Transition
+
+if TYPE_CHECKING:
+    from p3s.experience.replay import Ring
 
 
 class Batches(NamedTuple):
@@ -21,6 +24,11 @@ class Batches(NamedTuple):
 
 class Experience(Protocol):
     """Where transitions go, and where updates take theirs from."""
+
+    @property
+    def ring(self) -> Ring | None:
+        """Rows that checkpoints write in segments; None if a snapshot holds everything."""
+        ...
 
     def add(self, transitions: Transition, ended: bool) -> None:
         """Store the transitions of one step, (copies, ...); ended: an episode ended with it."""

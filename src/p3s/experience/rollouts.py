@@ -22,6 +22,8 @@ MARKS = ("ended", "present")
 class LatestSteps:
     """The rows of one environment copy since the last update."""
 
+    ring = None  # a snapshot holds every row
+
     def __init__(self, spec: EnvSpec, padded_to: int, normalizer: Unnormalized) -> None:
         self._spec, self._padded_to = spec, padded_to
         self._normalizer = normalizer

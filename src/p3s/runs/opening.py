@@ -88,8 +88,7 @@ def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
 
 def restore(training: Training, path: Path) -> list[str]:
     """Put a training into the state of a run's newest intact checkpoint."""
-    ring = getattr(training.experience, "ring", None)
-    snapshot, notes = Checkpoints(path / "checkpoints").read(ring)
+    snapshot, notes = Checkpoints(path / "checkpoints").read(training.experience.ring)
     if snapshot is None:
         notes.append("no checkpoint yet: starting from the beginning")
     else:

@@ -102,7 +102,7 @@ class RunFolder(NoFolder):
 
     def checkpoint(self, training: Training) -> None:
         training.policy().save(self.path / "policy.safetensors")
-        ring = getattr(training.experience, "ring", None)
+        ring = training.experience.ring
         self.checkpoints.write(training.total_steps, training.snapshot(), ring)
 
     def snapshot(self) -> dict[str, Any]:
