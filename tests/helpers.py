@@ -127,7 +127,8 @@ def record(path: Path) -> dict:
         ]
         for stream in ("metrics", "evaluations", "lineage")
     }
-    return {**rows, "policy": (path / "policy.safetensors").read_bytes()}
+    files = {file.name: file.read_bytes() for file in path.glob("policy*.safetensors")}
+    return {**rows, **files}
 
 
 def run(path: Path, until: int | None = None, **fields) -> None:

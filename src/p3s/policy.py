@@ -98,6 +98,10 @@ class Policy:
 
     def save(self, path: str | Path) -> None:
         """Write the policy as one file."""
+        write_bytes(Path(path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The policy's file."""
         arrays = {name: np.asarray(leaf) for name, leaf in flatten_names(self.params).items()}
         if self.scaling is not None:
             arrays |= {f"{SCALING}/{name}": leaf for name, leaf in self.scaling._asdict().items()}
@@ -112,7 +116,7 @@ class Policy:
             **self.about,
         }
         metadata = {"p3s": json.dumps(description, sort_keys=True)}
-        write_bytes(Path(path), save(arrays, metadata))
+        return save(arrays, metadata)
 
     def make_env(self, render_mode: str | None = None) -> Adapter:
         """A copy of the environment that the policy was trained on."""

@@ -20,6 +20,7 @@ from p3s.learning import devices
 from p3s.policy import Policy
 from p3s.presets import DEFAULT_PRESET
 from p3s.runs import opening
+from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import write_text
 from p3s.runs.progress import TrainingProgress
@@ -146,7 +147,8 @@ class Population:
         try:
             record = {**self._training.config.to_json(), **provenance()}
             write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
-            self.policy.save(path / "policy.safetensors")
+            self.policy.save(path / LAST)
+            self._training.best_policy.save(path)
             Checkpoints(path / "checkpoints", kept=1).write(
                 self.num_steps, self._training.snapshot(), self._training.experience.ring
             )
@@ -170,16 +172,20 @@ class Population:
         return population
 
 
-def load(path: str | Path) -> Policy:
-    """A policy from its file, or the best one of a run folder."""
+def load(path: str | Path, last: bool = False) -> Policy:
+    """A policy from its file, or from a run folder: the best at an evaluation, or the last one.
+
+    A run that has not been evaluated has only the last one.
+    """
     path = Path(path)
     if not path.is_dir():
         return Policy.load(path)
-    if not (path / "policy.safetensors").exists():
+    if not (path / LAST).exists():
         raise UserError(f"{path} holds no policy yet: is it a run?")
     if (path / "config.json").exists():
         opening.load_config(path)  # imports the modules that the run needs
-    return Policy.load(path / "policy.safetensors")
+    best = path / BEST
+    return Policy.load(path / LAST if last or not best.exists() else best)
 
 
 def evaluate(

@@ -34,6 +34,7 @@ from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
 from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
+from p3s.runs.best_policy import BestPolicy
 from p3s.runs.records import NoFolder, RunFolder
 
 
@@ -63,6 +64,7 @@ class Training:
             self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap
         )
         self.evaluator = Evaluator(make, config.algorithm, seed)
+        self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
         self.stop_requested = False
         self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
@@ -147,6 +149,7 @@ class Training:
         counts = {"step": self.total_steps, "updates": self.counters.total_updates}
         self.last_evaluation = {**counts, **row, "seconds": round(self.counters.seconds, 3)}
         self.folder.append("evaluations", self.last_evaluation)
+        self.best_policy.see(self, row)
         self.on_evaluation(self.last_evaluation)
         return self.last_evaluation
 
@@ -164,6 +167,7 @@ class Training:
             "returns": self.returns,
             "state": self.updater,
             "metrics": self.updater.metrics,
+            "best_policy": self.best_policy,
             "records": self.folder,
         }
 
@@ -180,7 +184,7 @@ class Training:
             self.experience.cut()
 
     def checkpoint(self) -> None:
-        """Write a checkpoint and the best policy into the run folder."""
+        """Write a checkpoint and the policies into the run folder."""
         self.folder.checkpoint(self)
 
     def attach(self, folder: RunFolder) -> None:

@@ -9,4 +9,3 @@ import tyro
 
 Environment = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-RunOrPolicy = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN|POLICY")]

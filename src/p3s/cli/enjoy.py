@@ -13,12 +13,11 @@ from typing import Any
 import gymnasium
 
 from p3s import keys
-from p3s.cli.arguments import RunOrPolicy
+from p3s.cli.chosen_policy import ChosenPolicy
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.evaluation import LONGEST_EPISODE
 from p3s.policy import Policy
-from p3s.population import load
 
 
 def play(policy: Policy, env: str | None, episodes: int, seed: int, video: Path | None) -> None:
@@ -97,12 +96,10 @@ def _write(imageio: Any, path: Path, frames: list[Any], rate: int) -> None:
         imageio.imwrite(path, frames, fps=rate, codec="libx264", macro_block_size=2)
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(ChosenPolicy):
     """Watch a trained policy play, or film it."""
 
-    policy: RunOrPolicy
-    """Policy file, or run folder for its best policy."""
     video: Path | None = None
     """Write a film (.mp4 or .gif) instead of opening a window."""
     episodes: int = 1
@@ -115,5 +112,5 @@ class Options:
 
 def run(options: Options) -> int:
     """Open a window, or write a film."""
-    play(load(options.policy), options.env, options.episodes, options.seed, options.video)
+    play(options.load(), options.env, options.episodes, options.seed, options.video)
     return 0

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.cli.arguments import RunOrPolicy
-from p3s.population import evaluate, load
+from p3s.cli.chosen_policy import ChosenPolicy
+from p3s.population import evaluate
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(ChosenPolicy):
     """Play episodes with a trained policy, noiseless ones unless told otherwise."""
 
-    policy: RunOrPolicy
-    """Policy file, or run folder for its best policy."""
     episodes: int = 10
     """Episodes to play."""
     seed: int = 0
@@ -26,7 +24,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Print the returns."""
-    policy = load(options.policy)
+    policy = options.load()
     returns = evaluate(
         policy,
         options.env,

@@ -8,25 +8,22 @@ from typing import Annotated
 
 import tyro
 
-from p3s.cli.arguments import RunOrPolicy
+from p3s.cli.chosen_policy import ChosenPolicy
 from p3s.policy_onnx import export_onnx
-from p3s.population import load
 
 OnnxFile = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.onnx")]
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(ChosenPolicy):
     """Write a policy as ONNX: observation in, action in the environment's own range out."""
 
-    policy: RunOrPolicy
-    """Policy file, or run folder for its best policy."""
     out: OnnxFile
     """File to write."""
 
 
 def run(options: Options) -> int:
     """Write the graph."""
-    export_onnx(load(options.policy), options.out)
+    export_onnx(options.load(), options.out)
     print(f"wrote {options.out}")
     return 0

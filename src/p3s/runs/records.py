@@ -5,7 +5,8 @@
     evaluations.jsonl  one row per evaluation
     lineage.jsonl      one row per period: what the chief saw and did
     checkpoints/       see checkpoints.py
-    policy.safetensors the best learner's policy
+    policy.safetensors the policy of the learner that the chief would pick at the last checkpoint
+    policy-best.safetensors   the one with the highest return at an evaluation, see best_policy.py
     report.html        a page to look at, see report/
     .lock              held by the process that trains the run
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from p3s.errors import UserError
+from p3s.runs.best_policy import LAST
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.locks import try_lock
 from p3s.runs.loggers import tensorboard_scalars, tensorboard_writer
@@ -43,7 +45,7 @@ class NoFolder:
         """Write one row."""
 
     def checkpoint(self, training: Training) -> None:
-        """Write a checkpoint and the best policy."""
+        """Write a checkpoint and the policies."""
 
     def snapshot(self) -> dict[str, Any]:
         """How long each stream is, in bytes."""
@@ -101,7 +103,8 @@ class RunFolder(NoFolder):
                 self._tensorboard.add_scalar(tag, value, row["step"])
 
     def checkpoint(self, training: Training) -> None:
-        training.policy().save(self.path / "policy.safetensors")
+        training.policy().save(self.path / LAST)
+        training.best_policy.save(self.path)
         ring = training.experience.ring
         self.checkpoints.write(training.total_steps, training.snapshot(), ring)
 

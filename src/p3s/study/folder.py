@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import UserError
+from p3s.runs.best_policy import LAST
 from p3s.runs.files import write_text
 from p3s.runs.locks import try_lock
 from p3s.runs.opening import load_config
@@ -95,7 +96,7 @@ class StudyFolder:
         if (run / "checkpoints").is_dir():
             names = [path.name for path in (run / "checkpoints").glob("step-*")]
             return any(int(name.removeprefix("step-")) >= steps for name in names)
-        return (run / "policy.safetensors").exists() and is_complete(run, steps)
+        return (run / LAST).exists() and is_complete(run, steps)
 
     def progress(self, cell: Cell, locked: bool | None = None) -> Progress:
         """The progress of a cell, from the last rows of its records.
