@@ -90,6 +90,19 @@ class Config:
             f"{self.options.steps:,}: nothing will be learned (--initial-steps)"
         )
 
+    def cost(self) -> str | None:
+        """How much a run computes per environment step, if that is fixed."""
+        each, learners = self.scheme.updates_per_environment_step(), self.scheme.num_trained
+        if each is None:
+            return None
+        updates = f"{each:g} update" + ("" if each == 1 else "s")
+        if learners == 1:
+            return f"cost: {updates} per environment step"
+        return (
+            f"cost: {updates} of each learner per environment step, "
+            f"{each * learners:g} in all (a single learner makes 1)"
+        )
+
     def silent_chief(self) -> str | None:
         """Why the chief will never review this run, if it will not."""
         period = getattr(self.scheme, "review_period", 0)

@@ -136,6 +136,8 @@ def run(arguments: list[str]) -> int:
     for note in (config.nothing_learned(), config.silent_chief()):
         if note is not None:
             print(f"note: {note}")
+    if (cost := config.cost()) is not None:
+        print(cost)
     print(training.experience.describe())
     return train(training, output.report)
 

@@ -9,9 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from p3s.report.formatting import duration_text
 from p3s.train import Training
 
 _REFRESH_SECONDS = 0.25
+ESTIMATE_AFTER = 10.0
+"""Seconds of learning by which the time of the rest is estimated."""
+COMPILED_AFTER = 20
+"""Updates after which everything is compiled."""
 
 
 class TrainingProgress:
@@ -22,6 +27,9 @@ class TrainingProgress:
         self._console = console or Console()
         self._started, self._first_step = time.perf_counter(), training.total_steps
         self._next_refresh = 0.0
+        self._first_update = training.counters.updates
+        self._learning_since: tuple[float, int] | None = None
+        self._estimated = False
         self._bar: Progress | None = None
         if self._console.is_terminal:
             self._bar = Progress(
@@ -55,12 +63,31 @@ class TrainingProgress:
         return (self._training.total_steps - self._first_step) / elapsed
 
     def step(self, training: Training) -> None:
-        """Refresh the bar now and then."""
+        """Refresh the bar now and then; once, estimate the time."""
         now = time.perf_counter()
+        if not self._estimated:
+            self._estimate(now)
         if self._bar is None or now < self._next_refresh:
             return
         self._next_refresh = now + _REFRESH_SECONDS
         self._bar.update(self._task, completed=training.total_steps, description=self._describe())
+
+    def _estimate(self, now: float) -> None:
+        """Say how long the run will take, once its speed while learning is known."""
+        training = self._training
+        if self._learning_since is None:
+            if training.counters.updates >= self._first_update + COMPILED_AFTER:
+                self._learning_since = now, training.total_steps
+            return
+        since, first_step = self._learning_since
+        if now < since + ESTIMATE_AFTER:
+            return
+        self._estimated = True
+        rate = (training.total_steps - first_step) / (now - since)
+        left = (self._until - training.total_steps) / rate if rate else 0.0
+        if left > ESTIMATE_AFTER:
+            text = f"{rate:,.0f} steps/s while learning: about {duration_text(left)} to go"
+            self._console.print(text, highlight=False)
 
     def _describe(self) -> str:
         parts = [f"{self.steps_per_second():,.0f} steps/s"]

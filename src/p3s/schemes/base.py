@@ -80,6 +80,10 @@ class Scheme:
         """Total environment steps before anything is learned."""
         return 0
 
+    def updates_per_environment_step(self) -> float | None:
+        """Updates of each trained learner per environment step; None if it is not fixed."""
+        return None
+
     def counts(self, first_step: int) -> bool:
         """Whether the chief counts the return of an episode that began with this own step."""
         return True
@@ -170,6 +174,9 @@ class StepScheme(Scheme):
     def num_updates(self) -> int:
         """Updates of each learner after one step of each."""
         return self.num_envs if self.updates_per_step == "N" else self.updates_per_step
+
+    def updates_per_environment_step(self) -> float | None:
+        return self.num_updates / self.num_envs
 
     @property
     def random_steps(self) -> int:

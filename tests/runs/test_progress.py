@@ -1,0 +1,64 @@
+"""What a person sees of a training."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from p3s.config import resolve
+from p3s.envs import parse_name
+from p3s.runs import progress
+from p3s.runs.progress import TrainingProgress
+from tests.helpers import small_training
+
+
+def seen(until: int) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    training = small_training(evaluation_period=0)
+    with TrainingProgress(training, 1_000_000, console) as shown:
+        training.run(until, shown.step)
+    training.close()
+    return console.file.getvalue()
+
+
+class Clock:
+    """A second passes with every look at it."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_the_time_is_estimated_once_from_steps_while_learning(monkeypatch):
+    monkeypatch.setattr(progress, "time", Clock())
+    lines = seen(400).splitlines()
+    # 4 steps a second; 200 steps are random, so about 1,000,000 / 4 seconds are left.
+    assert len(lines) == 1
+    match = re.fullmatch(r"4 steps/s while learning: about (\d+\.\d) h to go", lines[0])
+    assert float(match[1]) == pytest.approx(1_000_000 / 4 / 3600, abs=0.1)
+
+
+def test_no_estimate_before_anything_is_learned(monkeypatch):
+    monkeypatch.setattr(progress, "time", Clock())
+    assert seen(60) == ""
+
+
+@pytest.mark.parametrize(
+    ("scheme", "preset", "words"),
+    [
+        ("p3s", "recommended", "1 update of each learner per environment step, 4 in all"),
+        ("p3s", "paper", "0.25 updates of each learner per environment step, 1 in all"),
+        ("single", "paper", "1 update per environment step"),
+        ("distributed", "paper", "1 update per environment step"),
+        ("cem", "paper", None),
+    ],
+)
+def test_the_cost_of_a_configuration(scheme, preset, words):
+    cost = resolve(parse_name("Hopper-v5"), scheme, "td3", preset).cost()
+    assert cost is None if words is None else words in cost
