@@ -47,7 +47,8 @@ def read_references(folder: Path) -> dict[str, Reference]:
         content = json.loads(file.read_text(encoding="utf-8"))
         found = {env: Reference(**entry) for env, entry in content.items()}
         for reference in found.values():
-            if not np.isfinite(list(reference.means.values())).all() or not reference.means:
+            played = list(reference.returns.values())
+            if not played or not all(played) or not np.isfinite(np.concatenate(played)).all():
                 raise ValueError("a return is missing")
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} is damaged: {error}") from error
@@ -66,28 +67,3 @@ def earnings(reference: Reference) -> str:
     if "idle" in means:
         return f"an idle policy earns {means['idle']}, a random one {means['random']}"
     return f"a random policy earns {means['random']}"
-
-
-def reference_caution(
-    env: str, reference: Reference, scores: dict[str, float], published: list[float]
-) -> str | None:
-    """One sentence if a policy that learns nothing beats methods or published scores."""
-    best = reference.best
-    earned = reference.means[best]
-    beaten = []
-    below = [method for method, score in scores.items() if score < earned]
-    if below:
-        everyone = len(below) == len(scores)
-        beaten.append("every method" if everyone else ", ".join(below))
-    lower = [score for score in published if score < earned]
-    if lower:
-        which = "every" if len(lower) == len(published) else f"{len(lower)} of {len(published)}"
-        noun = "score" if len(published) == 1 or which == "every" else "scores"
-        highest = f" (the highest is {score_text(max(published))})" if which == "every" else ""
-        beaten.append(f"{which} published {noun} there{highest}")
-    if not beaten:
-        return None
-    article = "an" if best == "idle" else "a"
-    return f"{env}: {article} {best} policy earns {score_text(earned)}, more than " + (
-        " and ".join(beaten)
-    )
