@@ -267,11 +267,10 @@ def _environment(env: str, summary: Summary, colors: dict[str, int]) -> dict[str
         for cell in cells
     ]
     reference = summary.scales[env].reference
-    played = {} if reference is None else reference.returns
     references = [
-        {"policy": policy, "mean": reference.means[policy], "low": min(returns),
-         "high": max(returns), "episodes": len(returns)}
-        for policy, returns in played.items()
+        {"policy": policy, "mean": np.mean(returns), "low": min(returns), "high": max(returns),
+         "episodes": len(returns)}
+        for policy, returns in (reference.returns if reference is not None else {}).items()
     ]  # fmt: skip
     return {"name": env, "scale": summary.scales[env], "rows": rows, "references": references}
 
