@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import time
@@ -216,3 +218,10 @@ class Unpicklable(Counter):
 
     def step(self, action):
         return np.array([float(self.next())]), 0.0, False, False, {}
+
+
+def page_data(page: str) -> dict[str, Any]:
+    """The data embedded in a report's page."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])

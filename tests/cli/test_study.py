@@ -38,6 +38,15 @@ class TestCommand:
         assert "disk: up to 0.0 GB" in output
         assert "time:" not in output
 
+    def test_show_with_another_preset(self, capsys):
+        shown = ["study", "show", "selection", "--no-calibrate", "--only", "env=Hopper,seed=0"]
+        assert "presets authors (TD3, P3S authors, " in call(capsys, *shown)[1]
+        code, output, _ = call(capsys, *shown, "--preset", "recommended", "--steps", 3000)
+        assert code == 0
+        assert "6 cells of up to 3,000 steps" in output
+        assert re.search(r"presets recommended \(TD3, .*\); paper \(P3S paper\)\n", output)
+        assert "\npreset paper\n" in call(capsys, *shown, "--only", "method=P3S paper")[1]
+
     def test_show_calibrates(self, capsys, tmp_path, monkeypatch):
         monkeypatch.setattr(estimate, "TRAINING_SECONDS", 0.2)
         monkeypatch.setattr(estimate, "ENVIRONMENT_SECONDS", 0.05)
@@ -61,6 +70,7 @@ class TestCommand:
             ("run figure4 --jobs 0", "jobs must be at least 1, not 0"),
             ("run figure4 --only env=Hoper", "did you mean hopper?"),
             ("run figure4 --out .", "exists and is not a study"),
+            ("run figure4 --preset author", "unknown preset 'author': did you mean authors?"),
             ("show figure4 --seeds 0", "seeds must be at least 1"),
             ("status figure4", "there is no study in studies/figure4 yet: p3s study run figure4"),
             ("status .", "is not a study"),

@@ -12,7 +12,8 @@ import pytest
 
 from p3s.cli.report import Options as ReportOptions
 from p3s.cli.report import run_report
-from tests.helpers import ROOT
+from p3s.report.references import Reference, references_text
+from tests.helpers import ROOT, page_data
 from tests.synthetic_runs import write_study
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -50,6 +51,8 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     cells["cells"].append({"id": "td3-ant-v1-9", "run": "runs/td3-ant-v1-9", "method": "TD3",
                            "env": "Ant-v1", "seed": 9, "paper": None})  # fmt: skip
     (study / "cells.json").write_text(json.dumps(cells))
+    reference = Reference({}, {"idle": [994.0], "random": [-44.0]})
+    (study / "references.json").write_text(references_text({"Ant-v1": reference}))
     (study_page,) = run_report(ReportOptions(runs=(study,)))
     (run_page,) = run_report(ReportOptions(runs=(study / "runs/p3s-td3-ant-v1-0",)))
     return {"study": study_page, "run": run_page}
@@ -119,12 +122,6 @@ def visit(browser) -> Iterator:
         each.context.close()
 
 
-def data_of(page: Path) -> dict:
-    found = re.search(r'id="data">(.*?)</script>', page.read_text(), re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
-
-
 def test_curves_are_there_to_be_seen(visit, pages):
     seen = visit(pages["study"])
     for panel in range(len(ENVS)):
@@ -152,7 +149,7 @@ def test_a_method_is_switched_off_and_on(visit, pages):
 
 def test_values_are_read_by_pointer_and_by_keys(visit, pages):
     seen = visit(pages["study"])
-    series = data_of(pages["study"])["panels"][0]["series"][0]
+    series = page_data(pages["study"].read_text())["panels"][0]["series"][0]
     chart = seen.tab.locator('[data-panel="0"]')
     chart.scroll_into_view_if_needed()
     box = chart.bounding_box()
@@ -187,6 +184,20 @@ def test_axes_and_measures(visit, pages):
     seen.tab.check("#seeds")
     assert seen.tab.locator('[data-panel="0"] path.seed').count() == 15
     assert seen.tab.locator('[data-panel="0"] path.band').count() == 0
+
+
+def test_policies_that_learn_nothing(visit, pages):
+    seen = visit(pages["study"])
+    for measure in ("score", "mean"):
+        seen.tab.select_option("#measure", measure)
+        lines = seen.tab.locator('[data-panel="3"] line.reference')
+        heights = lines.evaluate_all("all => all.map(each => Number(each.getAttribute('y1')))")
+        assert heights[0] < heights[1]
+        names = seen.tab.locator('[data-panel="3"] .reference-name').all_text_contents()
+        assert names == ["idle", "random"]
+    label = seen.tab.locator('[data-panel="3"] svg').get_attribute("aria-label")
+    assert label.endswith("; idle policy: 994.0; random policy: -44.0.")
+    assert seen.tab.locator('[data-panel="0"] line.reference').count() == 0
 
 
 def test_the_chief_of_another_run(visit, pages):

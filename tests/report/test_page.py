@@ -13,13 +13,8 @@ from p3s.report.formatting import embed_json
 from p3s.report.page import build_report, render_report
 from p3s.report.results import read_results
 from p3s.report.run_page import leave_run_page
+from tests.helpers import page_data
 from tests.synthetic_runs import ENVS, write_run
-
-
-def page_data(page: str) -> dict:
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
 
 
 def page_block(text: str) -> str:

@@ -70,6 +70,14 @@ class TestFolder:
         with pytest.raises(UserError, match=r"started with rho = 2\.0, but the study says 3\.0"):
             folder.check_runs(make_cells(other))
 
+    def test_a_run_begun_with_another_preset_is_refused(self, folder, cell):
+        self.begin(folder, cell, 100)
+        other = study_of(GRID).with_preset("paper")
+        with pytest.raises(
+            UserError, match="started with preset = recommended, but the study says paper"
+        ):
+            folder.check_runs(make_cells(other))
+
     def test_a_run_begun_with_other_arguments_of_its_environment_is_refused(self, folder):
         given = 'environments = [{id = "Ant-v5", kwargs = {frame_skip = 2}}'
         with_kwargs = GRID.replace('environments = ["Pendulum-v1"', given)

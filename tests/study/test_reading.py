@@ -72,6 +72,25 @@ class TestReading:
         with pytest.raises(UserError, match="steps must be at least 1, not 0"):
             counted.with_budget(0, None)
 
+    def test_another_preset_for_methods_without_their_own(self):
+        own = GRID.replace('algorithm = "sac"', 'algorithm = "sac"\npreset = "paper"')
+        for text in (own, 'preset = "paper"\n' + own):
+            study = study_of(text).with_preset("authors").with_budget(70, 1)
+            assert [method.preset for method in study.methods] == ["authors", "authors", "paper"]
+            again = parse(study.resolved_text(), "study.toml", "other")
+            assert make_cells(again)[0].config == make_cells(study)[0].config
+            assert [method.preset for method in again.methods] == ["authors", "authors", "paper"]
+            assert again.steps == 70
+        assert study_of(GRID).with_preset(None) == study_of(GRID)
+        assert "preset" not in study_of(GRID).resolved_text()
+
+    def test_a_preset_in_fields_or_grid_belongs_to_the_methods(self):
+        for place in ('[fields]\npreset = "paper"', '[grid]\npreset = ["paper", "authors"]'):
+            with pytest.raises(UserError, match=r"every method in mine\.toml names its own preset"):
+                study_of(HEAD + place).with_preset("authors")
+        with pytest.raises(UserError, match="unknown preset 'author': did you mean authors"):
+            study_of(GRID).with_preset("author")
+
 
 HEAD = 'environments = ["Pendulum-v1"]\n'
 
@@ -107,6 +126,7 @@ class TestBadFiles:
              "batch_size must be at least 1"),
             ("environments = [\n'Pendulum-v1',\n{id = 'Ant-v5', fields = {seed = 1}}]", 3,
              "seed is set at the top of the file: seeds = [...]"),
+            (HEAD + "[fields]\npreset = 'papr'", 3, "unknown preset 'papr'"),
             (HEAD + "seeds = 0", 2, "seeds must be at least 1, not 0"),
             (HEAD + "seeds = []", 2, "seeds is empty: expected a count or a list"),
             (HEAD + "seeds = [1, -1]", 2, "expected whole numbers of at least 0, not -1"),

@@ -159,6 +159,8 @@ def test_the_folder_says_what_it_holds(whole):
     for cell in content["cells"]:
         config = json.loads((whole / cell["run"] / "config.json").read_text())
         assert (config["steps"], config["seed"]) == (1500, cell["seed"])
+    (reference,) = StudyFolder(whole).references().values()
+    assert len(reference.returns["idle"]) == 10
 
 
 def test_stopped_then_killed_equals_whole(tmp_path, whole):

@@ -13,12 +13,14 @@ from rich.table import Table
 
 from p3s.cli.console import table_console
 from p3s.errors import UserError
+from p3s.report.formatting import presets_text
 from p3s.study.catalog import KEPT, catalog, find_study, kept_study
 from p3s.study.cells import Cell, check_environments, make_cells, select
 from p3s.study.definition import Study
 from p3s.study.display import StudyDisplay, status_table, summary
 from p3s.study.estimate import estimate, grid_table
 from p3s.study.folder import StudyFolder
+from p3s.study.references import complete_references
 from p3s.study.scheduler import Scheduler, SchedulerOptions, available_cores
 
 Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml|DIR")]
@@ -32,6 +34,8 @@ class Budget:
     """Environment steps of every run, instead of the study's."""
     seeds: int | None = None
     """How many seeds, instead of the study's."""
+    preset: str | None = None
+    """recommended, paper or authors, instead of the study's; methods with their own keep it."""
     only: str | None = None
     """Only some cells: KEY=VALUE,... with the keys env, method, scheme, algorithm, preset, seed,
     id. Values of one key are alternatives and may have * and ?."""
@@ -131,7 +135,7 @@ def _list() -> int:
 
 def _chosen(source: str, budget: Budget) -> tuple[Study, list[Cell], list[Cell], int]:
     """A study with its budget, all its cells, those asked for, and how many at a time."""
-    study = find_study(source).with_budget(budget.steps, budget.seeds)
+    study = find_study(source).with_budget(budget.steps, budget.seeds).with_preset(budget.preset)
     cells = make_cells(study)
     chosen = select(cells, budget.only)
     if budget.jobs is not None and budget.jobs < 1:
@@ -156,6 +160,8 @@ def _show(options: Show) -> int:
         f"{len(cells)} cells of up to {study.steps:,} steps: {total:,} steps in total",
         highlight=False,
     )
+    presets = presets_text((cell.method.label, cell.config.preset) for cell in cells)
+    console.print(presets, highlight=False, markup=False, soft_wrap=True)
     for line in estimate(cells, jobs, options.calibrate, console):
         console.print(line, highlight=False)
     return 0
@@ -174,6 +180,7 @@ def _run(options: Run) -> int:
     )
     settings = SchedulerOptions(jobs, options.retry_failed, options.discard_checkpoints)
     with StudyDisplay(cells, console) as display:
+        complete_references(folder, cells, display.say)
         scheduler = Scheduler(folder, cells, settings, display)
         code = scheduler.run()
     _print_status(console, folder, cells)
@@ -199,7 +206,7 @@ def _folder(source: str, study: Study) -> Path:
 
 
 def _existing(source: str) -> tuple[Study, StudyFolder]:
-    """A study as its folder says it, which may have other steps and seeds than its name."""
+    """A study as its folder says it: its name may have other steps, seeds and another preset."""
     path = _folder(source, find_study(source))
     if not (path / "study.toml").is_file():
         raise UserError(f"there is no study in {path} yet: p3s study run {source}")

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from p3s.report.formatting import count_text, duration_text, first_names
+from p3s.report.formatting import (
+    count_text,
+    duration_text,
+    first_names,
+    presets_text,
+    score_text,
+)
 from p3s.report.results import Results, RunResult, settings
+from p3s.report.summary import Summary
 
+PUBLISHED_PRESET = "authors"
+"""The preset with the settings of the code that the paper's scores came from (docs/presets.md)."""
 ENOUGH_SEEDS = 5
 """With fewer seeds the page warns: the interval of a mean covers too little (docs/report.md)."""
 
@@ -87,6 +96,17 @@ def _counted(values: list[str]) -> str:
     )
 
 
+def preset_line(results: Results) -> str:
+    """The preset of every method."""
+    return presets_text((run.method, run.config["preset"]) for run in results.runs)
+
+
+def published_line(results: Results) -> str:
+    """Which settings published scores belong to, beside those of the runs."""
+    made = f"Published scores were made with the settings of preset {PUBLISHED_PRESET}"
+    return f"{made}; these runs have {preset_line(results)}."
+
+
 def cautions(results: Results) -> list[str]:
     """Whatever makes the runs less comparable than they look, one sentence each."""
     found = []
@@ -109,6 +129,31 @@ def cautions(results: Results) -> list[str]:
         if len({str(run.config.get(key)) for run in results.runs}) > 1:
             found.append(f"runs come from different {name}: see Provenance")
     return found + _seed_cautions(results)
+
+
+def reference_cautions(summary: Summary) -> list[str]:
+    """Where a policy that learns nothing beats methods or published scores."""
+    found = []
+    for env, scale in summary.scales.items():
+        if scale.reference is None:
+            continue
+        best = scale.reference.best
+        earned = scale.reference.means[best]
+        cells = [cell for cell in summary.cells.values() if cell.env == env]
+        below = [cell.method for cell in cells if cell.score.mean < earned]
+        published = [cell.paper for cell in cells if cell.paper is not None]
+        beaten = []
+        if below:
+            beaten.append("every method" if len(below) == len(cells) else first_names(below))
+        if published and max(published) < earned:
+            beaten.append(f"every published score (the highest is {score_text(max(published))})")
+        elif published and min(published) < earned:
+            count = sum(score < earned for score in published)
+            beaten.append(f"{count} of {len(published)} published scores")
+        if beaten:
+            who = f"{'an' if best == 'idle' else 'a'} {best} policy earns {score_text(earned)}"
+            found.append(f"{env}: {who}, more than {' and '.join(beaten)}")
+    return found
 
 
 def _seed_cautions(results: Results) -> list[str]:

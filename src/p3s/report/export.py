@@ -21,7 +21,8 @@ def tidy(results: Results) -> Any:
     schema = {
         "run": polars.String, "method": polars.String, "env": polars.String, "seed": polars.Int64,
         "scheme": polars.String, "algorithm": polars.String, "preset": polars.String,
-        "complete": polars.Boolean, "paper": polars.Float64, "step": polars.Int64,
+        "complete": polars.Boolean, "paper": polars.Float64,
+        "idle": polars.Float64, "random": polars.Float64, "step": polars.Int64,
         "updates": polars.Int64, "seconds": polars.Float64, "learner": polars.Int64,
         "learner_return": polars.Float64, "learner_return_sd": polars.Float64,
         "episodes": polars.Int64, "score": polars.Float64, "mean": polars.Float64,
@@ -29,7 +30,9 @@ def tidy(results: Results) -> Any:
     }  # fmt: skip
     columns: dict[str, list[Any]] = {name: [] for name in schema}
     for run in results.runs:
+        reference = results.references.get(run.env)
         about = {
+            **({} if reference is None else reference.means),
             "run": str(run.path), "method": run.method, "env": run.env, "seed": run.seed,
             "complete": run.complete, "paper": run.paper,
             **{name: run.config[name] for name in ("scheme", "algorithm", "preset")},

@@ -17,6 +17,11 @@ from p3s.report.results import RunResult
 COLORS = ("#0b62c4", "#b8420c", "#0b6b4a", "#b8479a", "#ab8800", "#3399cc", "#4b2a99", "#6f7780")
 """The page's colors in light mode; as on the page, the dash changes after every fourth color."""
 STYLES = ("-", "--", ":", "-.")
+REFERENCE: dict[str, dict[str, Any]] = {
+    "idle": {"color": "0.35", "lw": 0.9, "ls": (0, (8, 3))},
+    "random": {"color": "0.35", "lw": 0.9, "ls": (0, (2, 2))},
+}
+"""The lines of policies that learn nothing."""
 FORMATS = ("png", "svg", "pdf")
 RC: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -94,6 +99,9 @@ def draw_curves(figure: Any, report: Report) -> None:
             paper = report.results.select(curve.method, env)[0].paper
             if paper is not None:
                 panel.axhline(paper, color=line_style(index)["color"], lw=0.8, ls=":")
+        reference = report.results.references.get(env)
+        for policy, mean in ({} if reference is None else reference.means).items():
+            handles[f"{policy} policy"] = panel.axhline(mean, **REFERENCE[policy])
         panel.set_title(env, fontsize="medium")
         label_steps(panel)
     figure.supxlabel("environment steps of all learners", fontsize="medium")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,17 @@ def first_names(names: list[str], most: int = 6) -> str:
     """The first `most` names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def presets_text(presets: Iterable[tuple[str, str]]) -> str:
+    """The preset of these methods: 'preset paper', or 'presets paper (TD3); authors (P3S)'."""
+    methods: dict[str, list[str]] = {}
+    for method, preset in dict.fromkeys(presets):
+        methods.setdefault(preset, []).append(method)
+    if len(methods) == 1:
+        return f"preset {next(iter(methods))}"
+    named = [f"{preset} ({first_names(own)})" for preset, own in methods.items()]
+    return f"presets {'; '.join(named)}"
 
 
 def compact(values: np.ndarray, digits: int = 5) -> list[float | int | None]:

@@ -15,7 +15,15 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from p3s.report.context import cautions, common_settings, differing_settings, provenance_rows
+from p3s.report.context import (
+    cautions,
+    common_settings,
+    differing_settings,
+    preset_line,
+    provenance_rows,
+    published_line,
+    reference_cautions,
+)
 from p3s.report.curves import Curve, learner_lines, method_curve
 from p3s.report.formatting import (
     compact,
@@ -27,6 +35,7 @@ from p3s.report.formatting import (
     score_text,
 )
 from p3s.report.guidance import chief_data
+from p3s.report.references import Reference
 from p3s.report.results import Results, RunResult
 from p3s.report.summary import Cell, Summary, summarize
 
@@ -100,6 +109,7 @@ def report_data(report: Report, colors: dict[str, int]) -> dict[str, Any]:
                 "name": env,
                 "series": [curve_data(curve, colors[curve.method]) for curve in own],
                 "paper": marks,
+                "references": _reference_marks(results.references.get(env)),
             }
         )
     data: dict[str, Any] = {"panels": panels, "chief": chief_data(results.runs)}
@@ -117,6 +127,14 @@ def report_data(report: Report, colors: dict[str, int]) -> dict[str, Any]:
             for item in summary.aggregates
         ]  # fmt: skip
     return data
+
+
+def _reference_marks(reference: Reference | None) -> list[dict[str, Any]]:
+    means = {} if reference is None else reference.means
+    return [
+        {"policy": policy, "name": f"{policy} policy: {score_text(mean)}", "value": mean}
+        for policy, mean in means.items()
+    ]
 
 
 # ---------------------------------------------------------------------- pages
@@ -169,18 +187,27 @@ def render_report(report: Report) -> str:
     colors = {method: index for index, method in enumerate(results.methods)}
     shown = {method: index % NUM_COLORS for method, index in colors.items()}
     cells = summary.cells.values()
+    has_references = any(scale.reference is not None for scale in summary.scales.values())
     return _render(
         results,
         report_data(report, colors),
         summary=summary,
         lead=_lead(results),
         tiles=_tiles(summary),
-        cautions=[*results.notes, *summary.notes, *cautions(results)],
+        cautions=[
+            *results.notes,
+            *reference_cautions(summary),
+            *summary.notes,
+            *cautions(results),
+        ],
         curves_hint="Lines are means over seeds, bands are 95 % bootstrap intervals, and dotted "
-        "lines are scores published in the paper.",
+        "lines are scores published in the paper."
+        + (" Gray lines are policies that learn nothing." if has_references else ""),
         environments=[_environment(env, summary, shown) for env in summary.scales],
         colors=shown,
         has_paper=any(cell.paper is not None for cell in cells),
+        has_references=has_references,
+        published=published_line(results),
         has_best_of=any(cell.best_of for cell in cells),
         matrix=_matrix(summary),
     )
@@ -195,7 +222,7 @@ def _lead(results: Results) -> str:
     ]
     budgets = [f"{steps:,}" for steps in sorted({run.config["steps"] for run in results.runs})]
     steps = " and ".join(budgets) if len(budgets) < 3 else f"{budgets[0]} to {budgets[-1]}"
-    return " · ".join([*parts, f"{steps} steps"])
+    return " · ".join([*parts, f"{steps} steps", preset_line(results)])
 
 
 def _tiles(summary: Summary) -> list[dict[str, str]]:
@@ -213,9 +240,16 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
                 "value": score_text(best.score.mean),
                 "detail": f"{'best: ' if len(here) > 1 else ''}{best.method}",
                 "more": more,
+                "reference": _beside(summary.scales[env].reference),
             }
         )
     return tiles
+
+
+def _beside(reference: Reference | None) -> str:
+    """What policies that learn nothing earn, in a few words."""
+    means = {} if reference is None else reference.means
+    return ", ".join(f"{policy} {score_text(mean)}" for policy, mean in means.items())
 
 
 def _environment(env: str, summary: Summary, colors: dict[str, int]) -> dict[str, Any]:
@@ -232,7 +266,13 @@ def _environment(env: str, summary: Summary, colors: dict[str, int]) -> dict[str
         }
         for cell in cells
     ]
-    return {"name": env, "scale": summary.scales[env], "rows": rows}
+    reference = summary.scales[env].reference
+    references = [
+        {"policy": policy, "mean": np.mean(returns), "low": min(returns), "high": max(returns),
+         "episodes": len(returns)}
+        for policy, returns in (reference.returns if reference is not None else {}).items()
+    ]  # fmt: skip
+    return {"name": env, "scale": summary.scales[env], "rows": rows, "references": references}
 
 
 def _reached(cell: Cell) -> dict[str, str]:

@@ -18,6 +18,7 @@ from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
 from p3s.errors import UserError
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.formatting import first_names
+from p3s.report.references import Reference, read_references
 from p3s.runs.records import read_config
 
 EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "seconds")
@@ -65,6 +66,7 @@ class Results:
     runs: list[RunResult]
     notes: list[str] = field(default_factory=list)
     failures: list[dict[str, Any]] = field(default_factory=list)
+    references: dict[str, Reference] = field(default_factory=dict)
 
     @property
     def methods(self) -> list[str]:
@@ -171,6 +173,7 @@ def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
             results.runs + found.runs,
             results.notes + found.notes,
             results.failures + found.failures,
+            {**found.references, **results.references},
         )
     if not results.runs:
         reasons = "; ".join(results.notes) or "no run has started"
@@ -186,6 +189,10 @@ def _read_study(folder: Path) -> Results:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} is damaged: {error!r}") from error
     found = Results(study.get("title") or study.get("study") or folder.name, [])
+    try:
+        found.references.update(read_references(folder))
+    except ValueError as error:
+        found.notes.append(f"left out: {error}")
     waiting = []
     for name, path, cell in cells:
         failure = _read_failure(folder / "failures" / f"{name}.json")

@@ -14,12 +14,16 @@ import numpy as np
 from p3s.report import statistics
 from p3s.report.curves import MEASURES, series
 from p3s.report.formatting import first_names
+from p3s.report.references import Reference
 from p3s.report.results import Results, RunResult
 from p3s.report.statistics import Interval
 
 THRESHOLD_FRACTION = 0.8
 """Where the threshold of "steps to threshold" lies between the lowest and the best score."""
 PROFILE_POINTS = 101
+LEAST_RANGE = 0.25
+"""Least part of the range of scores that may lie above the reference policies: on a shorter scale,
+scores below them would be huge negative numbers."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class Scale:
     high: float
     source: str
     threshold: float
+    reference: Reference | None = None
+    """The policies that learn nothing; the better of them is the low end."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ def summarize(results: Results, rng: np.random.Generator) -> Summary:
                 f"appear in the curves only: {first_names(names)}"
             )
         reaching = [run for run in runs if run.last_step >= step]
-        scales[env] = _scale(env, step, reaching)
+        scales[env] = _scale(env, step, reaching, results.references.get(env))
         for method in results.methods:
             own = [run for run in reaching if run.method == method]
             if own:
@@ -158,7 +164,7 @@ def summarize(results: Results, rng: np.random.Generator) -> Summary:
     return Summary(scales, cells, thresholds, aggregates, improvements, notes)
 
 
-def _scale(env: str, step: int, runs: list[RunResult]) -> Scale:
+def _scale(env: str, step: int, runs: list[RunResult], reference: Reference | None) -> Scale:
     lowest = min(float(series(run, "score").min()) for run in runs)
     methods = dict.fromkeys(run.method for run in runs)
     best = max(
@@ -167,6 +173,12 @@ def _scale(env: str, step: int, runs: list[RunResult]) -> Scale:
     )
     threshold = lowest + THRESHOLD_FRACTION * (best - lowest)
     published = [run.paper for run in runs if run.paper is not None]
+    if reference is not None:
+        low, high, top = reference.means[reference.best], best, "best score of these runs"
+        if published and max(published) > low:
+            high, top = max(published), "highest published score"
+        source = f"{reference.best} policy; {top}"
+        return Scale(env, step, low, high, source, threshold, reference)
     if published and max(published) > 0:
         return Scale(env, step, 0.0, max(published), "highest published score", threshold)
     return Scale(env, step, lowest, best, "lowest and best score of these runs", threshold)
@@ -223,6 +235,14 @@ def _with_best_of(
     return added
 
 
+def _has_range(scale: Scale, cells: list[Cell]) -> bool:
+    """Whether enough of the scores' range lies above the low end to normalize by it."""
+    if scale.reference is None or scale.high <= scale.low:
+        return scale.high > scale.low
+    lowest = min(float(cell.score.values.min()) for cell in cells)
+    return scale.high - scale.low >= LEAST_RANGE * (scale.high - lowest)
+
+
 def _normalized(cell: Cell, scale: Scale) -> np.ndarray:
     return (cell.score.values - scale.low) / (scale.high - scale.low)
 
@@ -236,12 +256,17 @@ def _over_environments(
 ) -> tuple[np.ndarray, list[Aggregate], list[Improvement]]:
     """Aggregates over the environments where every method has runs."""
     methods = [method for method in results.methods if any(key[0] == method for key in cells)]
+    shared = [env for env in results.envs if all((method, env) in cells for method in methods)]
     common = [
-        env
-        for env in results.envs
-        if scales[env].high > scales[env].low and all((method, env) in cells for method in methods)
+        env for env in shared if _has_range(scales[env], [cells[method, env] for method in methods])
     ]
-    skipped = [env for env in results.envs if env not in common]
+    short = [env for env in shared if env not in common and scales[env].reference is not None]
+    if short:
+        notes.append(
+            "left out of the numbers over all environments, because no score is far enough above "
+            f"an idle or random policy: {first_names(short)}"
+        )
+    skipped = [env for env in results.envs if env not in common and env not in short]
     if skipped:
         notes.append(
             "left out of the numbers over all environments, because a method has no finished run "
@@ -256,7 +281,13 @@ def _over_environments(
     everything = np.concatenate([np.concatenate(own) for own in strata.values()])
     thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), PROFILE_POINTS)
     aggregates = [
-        _aggregate(method, strata[method], [cells[method, env] for env in common], thresholds, rng)
+        _aggregate(
+            method,
+            strata[method],
+            [(cells[method, env], scales[env]) for env in common],
+            thresholds,
+            rng,
+        )
         for method in methods
     ]
     improvements = []
@@ -271,15 +302,15 @@ def _over_environments(
 def _aggregate(
     method: str,
     strata: list[np.ndarray],
-    cells: list[Cell],
+    cells: list[tuple[Cell, Scale]],
     thresholds: np.ndarray,
     rng: np.random.Generator,
 ) -> Aggregate:
-    published = [
-        cell.score.values / cell.paper
-        for cell in cells
-        if cell.paper is not None and cell.paper > 0
-    ]
+    published = []
+    for cell, scale in cells:
+        low = 0.0 if scale.reference is None else scale.low
+        if cell.paper is not None and cell.paper > low:
+            published.append((cell.score.values - low) / (cell.paper - low))
     gap, gap_interval = np.nan, statistics.UNKNOWN
     if published:
         gap = float(statistics.optimality_gap(published))

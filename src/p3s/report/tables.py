@@ -103,6 +103,8 @@ def final_table(summary: Summary) -> Table:
     header, rows, bold = ["Environment"], [], set()
     for method in methods:
         header += [method, f"{method}, paper"] if method in published else [method]
+    policies = reference_policies(summary)
+    header += [f"{policy} policy" for policy in policies]
     for row, env in enumerate(summary.scales):
         cells = [env]
         for method in methods:
@@ -112,8 +114,20 @@ def final_table(summary: Summary) -> Table:
             cells.append("–" if cell is None else _mean_and_deviation(cell))
             if method in published:
                 cells.append("–" if cell is None else score_text(cell.paper))
-        rows.append(cells)
+        earned = _reference_means(summary, env)
+        rows.append(cells + [score_text(earned.get(policy)) for policy in policies])
     return Table("final", header, rows, frozenset(bold))
+
+
+def reference_policies(summary: Summary) -> list[str]:
+    """The policies that learn nothing and were measured on some environment."""
+    measured = {policy for env in summary.scales for policy in _reference_means(summary, env)}
+    return [policy for policy in ("idle", "random") if policy in measured]
+
+
+def _reference_means(summary: Summary, env: str) -> dict[str, float]:
+    reference = summary.scales[env].reference
+    return {} if reference is None else reference.means
 
 
 def _mean_and_deviation(cell: Cell) -> str:
@@ -159,7 +173,7 @@ FINAL_COLUMNS = [
     "score_iqm", "champion", "champion_low", "champion_high", "population_mean",
     "population_mean_low", "population_mean_high", "best_of_count", "best_of_full",
     "best_of_equal", "paper", "area", "area_low", "area_high", "threshold",
-    "reached", "median_steps_to_threshold",
+    "reached", "median_steps_to_threshold", "idle", "random",
 ]  # fmt: skip
 
 
@@ -177,7 +191,8 @@ def final_rows(summary: Summary) -> list[list[object]]:
              *cell.score.interval, cell.iqm, champion.mean, *champion.interval, average.mean,
              *average.interval, cell.best_of.get("count"), cell.best_of.get("full"),
              cell.best_of.get("equal"), cell.paper, cell.area.mean, *cell.area.interval,
-             scale.threshold, len(arrived), cell.median_reached]
+             scale.threshold, len(arrived), cell.median_reached,
+             *(_reference_means(summary, env).get(policy) for policy in ("idle", "random"))]
         )  # fmt: skip
     return rows
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p3s.envs import EnvName
-from p3s.errors import UserError
+from p3s.errors import UserError, unknown
+from p3s.presets import PRESETS
 from p3s.study.toml_lines import KeyPath, Positions
 
 STEPS = 1_000_000
@@ -43,6 +44,11 @@ class Method:
     at: KeyPath
     origins: dict[str, KeyPath]
 
+    @property
+    def has_own_preset(self) -> bool:
+        """Whether the preset is not the study's: it is a field, or on a grid."""
+        return self.origins.get("preset", ("preset",)) != ("preset",)
+
 
 @dataclass(frozen=True)
 class Study:
@@ -58,6 +64,8 @@ class Study:
     methods: tuple[Method, ...]
     paper: dict[tuple[str, str], float] = field(default_factory=dict)
     """Published scores by method label and environment label."""
+    preset: str | None = None
+    """The preset given in place of the file's, if any."""
 
     def steps_on(self, env: Environment) -> int:
         """Environment steps of every run on an environment."""
@@ -87,14 +95,32 @@ class Study:
             chosen = tuple(range(seeds))
         return dataclasses.replace(self, steps=steps or self.steps, seeds=chosen)
 
+    def with_preset(self, preset: str | None) -> Study:
+        """The same study with another preset; methods that name their own keep it."""
+        if preset is None:
+            return self
+        if preset not in PRESETS:
+            raise unknown("preset", preset, PRESETS)
+        methods = tuple(
+            method if method.has_own_preset else dataclasses.replace(method, preset=preset)
+            for method in self.methods
+        )
+        if all(method.has_own_preset for method in methods):
+            raise UserError(
+                f"every method in {self.file} names its own preset: --preset has no use"
+            )
+        return dataclasses.replace(self, preset=preset, methods=methods)
+
     def resolved_text(self) -> str:
-        """The text of the file with the name, steps and seeds in force; comments are kept."""
+        """The text with the name, steps, seeds and preset in force; comments are kept."""
         counted = self.seeds == tuple(range(len(self.seeds)))
         values = {
             "name": f'"{self.name}"',
             "steps": str(self.steps),
             "seeds": str(len(self.seeds) if counted else list(self.seeds)),
         }
+        if self.preset is not None:
+            values["preset"] = f'"{self.preset}"'
         positions, lines, new = Positions(self.text), self.text.split("\n"), []
         for key, value in values.items():
             span = positions.span((key,))

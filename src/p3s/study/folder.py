@@ -1,7 +1,8 @@
 """The folder of a study, and the state of each of its cells.
 
-study.toml           the definition, with the steps and seeds in force
+study.toml           the definition, with the steps, seeds and preset in force
 cells.json           method, environment, seed and published score of every run
+references.json      what an idle and a random policy earn on each environment
 runs/<id>/           ordinary run folders
 failures/<id>.json   why a cell failed
 logs/<id>.log        the output of its process
@@ -10,15 +11,18 @@ locks/<id>           held by the process that runs the cell, and released when i
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from p3s.errors import UserError
+from p3s.report.references import FILE, Reference, read_references, references_text
 from p3s.runs.best_policy import LAST
 from p3s.runs.files import write_text
 from p3s.runs.locks import try_lock
@@ -55,11 +59,29 @@ class StudyFolder:
             "steps": study.steps,
             "cells": [cell.to_json() for cell in cells],
         }
-        # The lock serializes writers: two schedulers may start at the same time.
-        with (self.path / "locks" / ".folder").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with self._only_writer():
             write_text(self.path / "study.toml", study.resolved_text())
             write_text(self.path / "cells.json", json.dumps(content, indent=1) + "\n")
+
+    @contextlib.contextmanager
+    def _only_writer(self) -> Iterator[None]:
+        """Keep other writers out: two schedulers may start at the same time."""
+        with (self.path / "locks" / ".folder").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def references(self) -> dict[str, Reference]:
+        """What policies that learn nothing earn, by environment; none if the file is damaged."""
+        try:
+            return read_references(self.path)
+        except ValueError:
+            return {}
+
+    def add_reference(self, env: str, reference: Reference) -> None:
+        """Add the reference of an environment to the file."""
+        with self._only_writer():
+            known = {**self.references(), env: reference}
+            write_text(self.path / FILE, references_text(known))
 
     def run(self, cell: Cell) -> Path:
         """The run folder of a cell."""

@@ -187,14 +187,15 @@ def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
         if key in shared:
             raise study.problem(("fields", key), f"{key} belongs in [[methods]] or [grid]")
     _refuse_top_level(study, shared, ("fields",))
-    if "preset" in content:
-        shared = {"preset": content["preset"], **shared}
+    places: dict[str, KeyPath] = {key: ("fields", key) for key in shared}
+    if "preset" in content and "preset" not in shared:
+        shared, places["preset"] = {"preset": content["preset"], **shared}, ("preset",)
     for index, table in enumerate(tables):
         at: KeyPath = ("methods", index)
         if not isinstance(table, dict):
             raise study.problem(("methods",), f"methods: expected tables, not {show(table)}")
         origins: dict[str, KeyPath] = {
-            **{key: ("preset",) if key == "preset" else ("fields", key) for key in shared},
+            **places,
             **{key: (*at, key) for key in table},
         }
         _check_type(study, table.get("grid", {}), (*at, "grid"), dict)

@@ -270,8 +270,12 @@ function draw(host) {
 function drawSeries(svg, spec, state, left, right, clip) {
   for (const mark of spec.marks || []) {
     const y = state.toY(mark.value);
-    const line = node("line", { class: "mark", x1: left, x2: right, y1: y, y2: y, style: `stroke:${colorOf(mark.color)}` }, svg);
+    const looks = mark.policy ? { class: `reference ${mark.policy}` } : { class: "mark", style: `stroke:${colorOf(mark.color)}` };
+    const line = node("line", { ...looks, x1: left, x2: right, y1: y, y2: y }, svg);
     node("title", {}, line, mark.name);
+    // Idle at the left and random at the right: the two lines may lie close together.
+    const place = mark.policy === "idle" ? { x: left + 4, "text-anchor": "start" } : { x: right - 4, "text-anchor": "end" };
+    if (mark.policy) node("text", { class: "reference-name", y: y - 4, ...place }, svg, mark.policy);
   }
   for (const each of spec.series) {
     if (each.low) node("path", { class: "band", "clip-path": clip, d: bandOf(each, state.toX, state.toY), style: `fill:${colorOf(each.color)}` }, svg);

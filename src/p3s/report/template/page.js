@@ -18,7 +18,8 @@ function describe(panel, series) {
     const interval = each.low && known(each.low[last]) ? `, 95 % interval ${plain(each.low[last])} to ${plain(each.high[last])}` : "";
     return `${each.name} ends at ${plain(each.y[last])}${interval}`;
   });
-  return `Learning curves on ${panel.name}: ${ends.join("; ") || "no curves shown"}.`;
+  const beside = (panel.references || []).map((mark) => `; ${mark.name}`).join("");
+  return `Learning curves on ${panel.name}: ${ends.join("; ") || "no curves shown"}${beside}.`;
 }
 
 function drawPanel(host) {
@@ -34,7 +35,7 @@ function drawPanel(host) {
       high: y.high, lines: everySeed ? y.lines : null, around: y.lines, counts: each.counts, width: each.width, dash: each.dash };
   });
   const marks = measure === "score" ? (panel.paper || []).filter((mark) => !hidden.has(mark.method)) : [];
-  lineChart(host, { label: describe(panel, series), xName: unit.name, series, marks,
+  lineChart(host, { label: describe(panel, series), xName: unit.name, series, marks: marks.concat(panel.references || []),
     height: data.panels.length === 1 ? 380 : 250, xFormat: (x) => digits(x, 1) });
 }
 
