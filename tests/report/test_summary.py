@@ -101,6 +101,15 @@ class TestNumbers:
         assert ours.profile[0] == 1.0
         forth, back = summary.improvements
         assert forth.chance + back.chance == 1.0
+        champions = [
+            [ours.measures["champion"].values, theirs.measures["champion"].values]
+            for ours, theirs in (
+                (summary.cells[forth.ours, env], summary.cells[forth.theirs, env])
+                for env in summary.scales
+            )
+        ]
+        wins = [np.mean(mine[:, None] > other[None, :]) for mine, other in champions]
+        assert forth.chance == pytest.approx(np.mean(wins))
         assert summary.best("Ant-v1") == "P3S-TD3"
 
     def test_without_published_scores_the_best_is_1(self, study):

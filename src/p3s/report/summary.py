@@ -84,6 +84,9 @@ class Aggregate:
     method: str
     iqm: float
     iqm_interval: Interval
+    champion_iqm: float
+    """Of the champions' returns, on the same scale; NaN where a run has none."""
+    champion_iqm_interval: Interval
     mean: float
     mean_interval: Interval
     gap: float
@@ -93,7 +96,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Improvement:
-    """The probability that a run of one method beats a run of another."""
+    """The probability that the champion of one method's run beats that of another's."""
 
     ours: str
     theirs: str
@@ -243,8 +246,8 @@ def _has_range(scale: Scale, cells: list[Cell]) -> bool:
     return scale.high - scale.low >= LEAST_RANGE * (scale.high - lowest)
 
 
-def _normalized(cell: Cell, scale: Scale) -> np.ndarray:
-    return (cell.score.values - scale.low) / (scale.high - scale.low)
+def _normalized(cell: Cell, scale: Scale, measure: str) -> np.ndarray:
+    return (cell.measures[measure].values - scale.low) / (scale.high - scale.low)
 
 
 def _over_environments(
@@ -274,16 +277,23 @@ def _over_environments(
         )
     if not common:
         return np.zeros(0), [], []
-    strata = {
-        method: [_normalized(cells[method, env], scales[env]) for env in common]
-        for method in methods
-    }
+    strata, champions = (
+        {
+            method: [_normalized(cells[method, env], scales[env], measure) for env in common]
+            for method in methods
+        }
+        for measure in ("score", "champion")
+    )
+    if any(own.size == 0 for method in methods for own in champions[method]):
+        champions = {method: [np.zeros(0)] for method in methods}
+        notes.append("no probability of improvement: some runs have no champion yet")
     everything = np.concatenate([np.concatenate(own) for own in strata.values()])
     thresholds = np.linspace(min(0.0, everything.min()), max(1.0, everything.max()), PROFILE_POINTS)
     aggregates = [
         _aggregate(
             method,
             strata[method],
+            champions[method],
             [(cells[method, env], scales[env]) for env in common],
             thresholds,
             rng,
@@ -292,8 +302,11 @@ def _over_environments(
     ]
     improvements = []
     for ours, theirs in combinations(methods, 2):
-        chance = float(statistics.probability_of_improvement(strata[ours], strata[theirs]))
-        low, high = statistics.improvement_interval(strata[ours], strata[theirs], rng)
+        mine, other = champions[ours], champions[theirs]
+        if mine[0].size == 0:
+            break
+        chance = float(statistics.probability_of_improvement(mine, other))
+        low, high = statistics.improvement_interval(mine, other, rng)
         improvements.append(Improvement(ours, theirs, chance, Interval(low, high)))
         improvements.append(Improvement(theirs, ours, 1 - chance, Interval(1 - high, 1 - low)))
     return thresholds, aggregates, improvements
@@ -302,6 +315,7 @@ def _over_environments(
 def _aggregate(
     method: str,
     strata: list[np.ndarray],
+    champions: list[np.ndarray],
     cells: list[tuple[Cell, Scale]],
     thresholds: np.ndarray,
     rng: np.random.Generator,
@@ -319,6 +333,8 @@ def _aggregate(
         method=method,
         iqm=float(statistics.iqm(strata)),
         iqm_interval=statistics.percentile_interval(statistics.iqm, strata, rng),
+        champion_iqm=float(statistics.iqm(champions)) if champions[0].size else np.nan,
+        champion_iqm_interval=statistics.percentile_interval(statistics.iqm, champions, rng),
         mean=float(statistics.mean(strata)),
         mean_interval=statistics.mean_interval(strata, rng),
         gap=gap,

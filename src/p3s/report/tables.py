@@ -150,12 +150,14 @@ def aggregate_table(summary: Summary) -> Table:
         [
             item.method,
             shown(item.iqm, item.iqm_interval),
+            shown(item.champion_iqm, item.champion_iqm_interval),
             shown(item.mean, item.mean_interval),
             shown(item.gap, item.gap_interval),
         ]
         for item in summary.aggregates
     ]
-    return Table("aggregates", ["Method", "IQM", "Mean", "Optimality gap"], rows)
+    header = ["Method", "IQM", "IQM of the champion", "Mean", "Optimality gap"]
+    return Table("aggregates", header, rows)
 
 
 def improvement_table(summary: Summary) -> Table:
