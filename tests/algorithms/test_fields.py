@@ -49,6 +49,7 @@ class TestFields:
         "distance_reduction": "mean", "double": False, "dueling": True,
         "activation": "tanh", "layer_norm": True, "network": "test_linear",
         "num_value_actions": 8, "num_particles": 8, "num_values": 3,
+        "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
     }  # fmt: skip
     only_in_updates = ("double", "num_value_actions", "num_particles")
     elsewhere = ("batch_size", "policy_period", "normalize_observations")
@@ -85,11 +86,10 @@ class TestFields:
         return learner, traced.distance(learner.policy, guide, seen), action
 
     def test_none_is_dead(self, algorithm):
-        # Three updates are too few for the default period of hard targets.
-        hard = "target_period" in {
-            field.name for field in dataclasses.fields(ALGORITHMS[algorithm])
-        }
-        made = make(algorithm, **({"target_period": 2} if hard else {}))
+        # Three updates are too few for the default period of hard targets; None is no number.
+        given = {"target_period": 2, "policy_learning_rate": 1e-3}
+        known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+        made = make(algorithm, **{name: given[name] for name in known & given.keys()})
         numbers = self.numbers(made)
         spec = SPECS[made.actions]
         spaced = jax.jit(jax.vmap(lambda numbers: self.history(made, numbers)))

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_value, q_values, value_loss
+from p3s.algorithms.off_policy import ActorCritic, bootstrap, q_value, q_values, value_loss
 from p3s.field_types import Count, NonNegative, Positive, Sizes
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
@@ -61,15 +61,15 @@ def policy_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeterministicActorCritic(OffPolicy):
+class DeterministicActorCritic(ActorCritic):
     """Base of TD3 and DDPG, which differ in the number of Q functions and in target noise."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 
     hidden_sizes: Sizes = (400, 300)
-    """Widths of the hidden layers of policy and value networks."""
+    """Widths of the hidden layers of every network."""
     learning_rate: Positive = 1e-3
-    """Adam's step size, for policy and values."""
+    """Adam's step size."""
     num_values: Count = 2
     """Value networks; the smallest estimate is the target, and the policy climbs the first."""
     exploration_noise: NonNegative = 0.1
@@ -89,7 +89,8 @@ class DeterministicActorCritic(OffPolicy):
 
     def _init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
         keys = jax.random.split(key, 1 + self.num_values)
-        policy = self.init_network(keys[0], [spec.observation.shape], spec.action_size)
+        shapes = [spec.observation.shape]
+        policy = self.for_policy.init_network(keys[0], shapes, spec.action_size)
         return policy, self.init_q_networks(keys[1:], spec)
 
     def act(
@@ -130,7 +131,7 @@ class DeterministicActorCritic(OffPolicy):
             weight=guide.weight,
             reduction=self.distance_reduction,
         )
-        policy, state, loss, distance = self.minimize(
+        policy, state, loss, distance = self.for_policy.minimize(
             loss_of, learner.policy, learner.optimizers["policy"]
         )
         optimizers = {**learner.optimizers, "policy": state}
