@@ -49,6 +49,7 @@ class TestFields:
         "distance_reduction": "mean", "double": False, "dueling": True,
         "activation": "tanh", "layer_norm": True, "network": "test_linear",
         "num_value_actions": 8, "num_particles": 8, "num_values": 3,
+        "exploration_noise_kind": "gaussian",
         "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
     }  # fmt: skip
     only_in_updates = ("double", "num_value_actions", "num_particles")
@@ -87,7 +88,11 @@ class TestFields:
 
     def test_none_is_dead(self, algorithm):
         # Three updates are too few for the default period of hard targets; None is no number.
-        given = {"target_period": 2, "policy_learning_rate": 1e-3}
+        given = {
+            "target_period": 2,
+            "policy_learning_rate": 1e-3,
+            "exploration_noise_kind": "ornstein_uhlenbeck",
+        }
         known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
         made = make(algorithm, **{name: given[name] for name in known & given.keys()})
         numbers = self.numbers(made)
@@ -118,7 +123,8 @@ class TestFields:
         """What fields that decide the form of things can change; an update only where needed."""
         learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
         observation = random_batch(spec, 0).observation
-        parts = [learner, made.distance(learner.policy, other.policy, observation)]
+        action = made.act(learner.policy, observation, jax.random.key(2), explore=True)
+        parts = [learner, made.distance(learner.policy, other.policy, observation), action]
         if updated:
             mixed = other._replace(policy=learner.policy)
             batch = random_batch(spec, 0)
