@@ -69,6 +69,45 @@ class TestAuthorsInitialization:
         assert (algorithm.initialization, algorithm.targets_start) == ("xavier", "independent")
 
 
+class TestOriginalNetworks:
+    """`authors` gives CEM-TD3 and ERL the networks and rates of their own codes."""
+
+    def cem(self, algorithm: str, preset: str) -> tuple:
+        made = resolve("Hopper-v5", "cem", algorithm, preset).algorithm
+        return made.hidden_sizes, made.for_policy.activation, made.activation
+
+    @pytest.mark.parametrize("algorithm", ["td3", "ddpg"])
+    def test_cem(self, algorithm):
+        assert self.cem(algorithm, "authors") == ((400, 300), "tanh", "leaky_relu")
+        assert self.cem(algorithm, "recommended") == ((400, 300), "relu", "relu")
+        assert self.cem(algorithm, "paper") == ((400, 300), "relu", "relu")
+        assert self.cem("sac", "authors") == ((256, 256), "relu", "relu")
+
+    def test_erl(self):
+        made = resolve("Swimmer-v5", "erl", "ddpg", "authors").algorithm
+        policy = made.for_policy
+        assert (policy.hidden_sizes, policy.activation) == ((128, 128), "tanh")
+        assert (made.hidden_sizes, made.activation) == ((400, 300), "elu")
+        assert policy.layer_norm
+        assert made.layer_norm
+        assert (policy.learning_rate, made.learning_rate) == (5e-5, 5e-4)
+        assert (made.batch_size, made.target_rate) == (128, 0.001)
+        assert (made.exploration_noise_kind, made.exploration_noise) == ("ornstein_uhlenbeck", 0.2)
+        assert made.exploration_noise_reversion == 0.15
+        assert (made.initialization, made.targets_start) == ("fan_in", "online")
+
+    def test_erl_otherwise_has_what_the_algorithm_has(self):
+        for algorithm, preset in (("td3", "authors"), ("ddpg", "paper"), ("ddpg", "recommended")):
+            made = resolve("Swimmer-v5", "erl", algorithm, preset).algorithm
+            plain = resolve("Swimmer-v5", "single", algorithm, preset).algorithm
+            assert made == plain
+
+    def test_a_value_of_the_users_wins(self):
+        fields = {"policy_activation": "relu", "batch_size": 64}
+        made = resolve("Swimmer-v5", "erl", "ddpg", "authors", **fields).algorithm
+        assert (made.policy_activation, made.batch_size) == ("relu", 64)
+
+
 def test_beta_is_bounded_in_all():
     limits = {preset: resolve("Hopper-v5", preset=preset).scheme.beta_limit for preset in PRESETS}
     assert limits == {"paper": 1e9, "authors": 1000.0, "recommended": 1000.0}

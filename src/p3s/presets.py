@@ -70,6 +70,29 @@ OWN_CODE = {"initialization": "fan_in", "targets_start": "online"}
 """Single TD3, CEM-RL and ERL have their own codes, which start like this; Xavier and independent
 targets belong to the authors' P3S code."""
 
+CEM_RL_NETWORKS = {"activation": "leaky_relu", "policy_activation": "tanh"}
+ERL_DDPG = {
+    "hidden_sizes": (400, 300),
+    "activation": "elu",
+    "layer_norm": True,
+    "learning_rate": 5e-4,
+    "policy_hidden_sizes": (128, 128),
+    "policy_activation": "tanh",
+    "policy_learning_rate": 5e-5,
+    "batch_size": 128,
+    "target_rate": 0.001,
+    "exploration_noise": 0.2,
+    "exploration_noise_kind": "ornstein_uhlenbeck",
+    "exploration_noise_reversion": 0.15,
+}
+ORIGINAL_ALGORITHMS: dict[tuple[str, str], dict[str, Any]] = {
+    ("cem", "td3"): CEM_RL_NETWORKS,
+    ("cem", "ddpg"): CEM_RL_NETWORKS,
+    ("erl", "ddpg"): ERL_DDPG,
+}
+"""Fields of the base algorithm in CEM-RL's and ERL's own codes, in `authors`; by scheme and
+algorithm."""
+
 # Appendix I, keyed by (environment, delayed).
 D_MIN = {
     ("Hopper", False): 0.05,
@@ -146,9 +169,11 @@ def preset_fields(
     }
     scale = REWARD_SCALE.get((algorithm.name, family))
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
+    original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
     return {
         **PRESETS[preset],
         **own_code,
+        **original,
         **({} if scale is None else {"reward_scale": scale}),
         "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": -(-total // num_envs),

@@ -49,6 +49,8 @@ class TestFields:
         "distance_reduction": "mean", "double": False, "dueling": True,
         "activation": "tanh", "layer_norm": True, "network": "test_linear",
         "num_value_actions": 8, "num_particles": 8, "num_values": 3,
+        "exploration_noise_kind": "gaussian",
+        "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
     }  # fmt: skip
     only_in_updates = ("double", "num_value_actions", "num_particles")
     elsewhere = ("batch_size", "policy_period", "normalize_observations")
@@ -85,11 +87,14 @@ class TestFields:
         return learner, traced.distance(learner.policy, guide, seen), action
 
     def test_none_is_dead(self, algorithm):
-        # Three updates are too few for the default period of hard targets.
-        hard = "target_period" in {
-            field.name for field in dataclasses.fields(ALGORITHMS[algorithm])
+        # Three updates are too few for the default period of hard targets; None is no number.
+        given = {
+            "target_period": 2,
+            "policy_learning_rate": 1e-3,
+            "exploration_noise_kind": "ornstein_uhlenbeck",
         }
-        made = make(algorithm, **({"target_period": 2} if hard else {}))
+        known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
+        made = make(algorithm, **{name: given[name] for name in known & given.keys()})
         numbers = self.numbers(made)
         spec = SPECS[made.actions]
         spaced = jax.jit(jax.vmap(lambda numbers: self.history(made, numbers)))
@@ -118,7 +123,8 @@ class TestFields:
         """What fields that decide the form of things can change; an update only where needed."""
         learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
         observation = random_batch(spec, 0).observation
-        parts = [learner, made.distance(learner.policy, other.policy, observation)]
+        action = made.act(learner.policy, observation, jax.random.key(2), explore=True)
+        parts = [learner, made.distance(learner.policy, other.policy, observation), action]
         if updated:
             mixed = other._replace(policy=learner.policy)
             batch = random_batch(spec, 0)

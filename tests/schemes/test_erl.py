@@ -11,7 +11,7 @@ from p3s.config import resolve
 from p3s.schemes import ERL
 from p3s.schemes.erl import cross_over, mutate, tournament
 from p3s.types import EnvSpec
-from tests.helpers import problem_of, small_training
+from tests.helpers import problem_of, record, resume, run, small_training
 
 TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
 SPEC = EnvSpec.flat(2, 1)
@@ -122,6 +122,16 @@ class TestERL:
         row = training.evaluate()
         assert np.shape(row["learner_returns"]) == (1, 2)
         assert np.shape(row["gradient_returns"]) == (2,)
+
+    def test_with_the_settings_of_the_original_a_run_resumes_to_the_bit(self, tmp_path):
+        fields = {"scheme": "erl", "algorithm": "ddpg", "preset": "authors"}
+        fields |= {"policy_hidden_sizes": (8,)}
+        run(tmp_path / "whole", **fields)
+        run(tmp_path / "parts", until=330, **fields)
+        resume(tmp_path / "parts")
+        whole = record(tmp_path / "whole")
+        assert record(tmp_path / "parts") == whole
+        assert len(whole["lineage"]) > 2
 
     @pytest.mark.parametrize(
         ("fields", "message"),

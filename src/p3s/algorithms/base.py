@@ -42,6 +42,14 @@ class Algorithm:
         """An action for one observation or for a batch of them."""
         raise NotImplementedError
 
+    @property
+    def noise_memory(self) -> int:
+        """Earlier steps whose noise an exploring action depends on.
+
+        If there are any, `act` takes `past_keys` too: the keys of those steps, latest first.
+        """
+        return 0
+
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:

@@ -7,9 +7,8 @@
 This is TD3 without its three remedies: one Q, no noise on target actions, no delay of the policy.
 Sizes and rates are TD3's, so that the two differ in the algorithm only.
 
-Differs from the original in: independent Gaussian instead of Ornstein-Uhlenbeck noise (an action
-depends on parameters, observation and key only, so noise has no memory); no batch normalization
-and no weight decay; the action enters the first layer of Q, not the second.
+Differs from the original in: no batch normalization and no weight decay; the action enters the
+first layer of Q, not the second. Its noise is `exploration_noise_kind` ornstein_uhlenbeck.
 """
 
 from __future__ import annotations

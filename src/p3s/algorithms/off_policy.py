@@ -1,13 +1,16 @@
 """What the off-policy algorithms have in common: networks, Adam, an ensemble of value networks.
 
+    OffPolicy      networks, optimizers and value functions
+    ActorCritic    the same with a policy beside the values, which may have a form of its own
+
 An algorithm overrides a field where its default differs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -34,16 +37,16 @@ Loss = Callable[[Params], tuple[jax.Array, tuple[Params, Any]]]
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicy(Algorithm):
-    """Base of the algorithms that learn from a replay; `td3.py` and `dqn.py` are two."""
+    """Base of the algorithms that learn from a replay; `dqn.py` is one."""
 
     batch_size: Count = 100
     """Transitions in a minibatch (B)."""
     policy_period: Count = 2
     """Value updates per policy update (d in Appendix G)."""
     hidden_sizes: Sizes = (256, 256)
-    """Widths of the hidden layers of policy and value networks."""
+    """Widths of the hidden layers of every network."""
     learning_rate: Positive = 3e-4
-    """Adam's step size, for policy and values."""
+    """Adam's step size."""
     discount_factor: Share = 0.99
     """Discount factor (γ)."""
     target_rate: Share = 0.005
@@ -105,6 +108,29 @@ class OffPolicy(Algorithm):
         outputs = spec.action_size if spec.discrete else 1
         networks = [self.init_network(key, shapes, outputs) for key in keys]
         return jax.tree.map(lambda *stack: jnp.stack(stack), *networks)
+
+
+POLICY_FIELDS = ("hidden_sizes", "activation", "learning_rate", "layer_norm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActorCritic(OffPolicy):
+    """Base of the algorithms with a policy beside their value functions; `td3.py` is one."""
+
+    policy_hidden_sizes: Sizes | None = None
+    """Widths of the policy's hidden layers; None: `hidden_sizes`."""
+    policy_activation: Activation | None = None
+    """Activation between the policy's layers; None: `activation`."""
+    policy_learning_rate: Positive | None = None
+    """Adam's step size for the policy; None: `learning_rate`."""
+    policy_layer_norm: bool | None = None
+    """Normalize the inputs of the policy's activations; None: `layer_norm`."""
+
+    @property
+    def for_policy(self) -> Self:
+        """The algorithm with the policy's own fields in place of the common ones."""
+        own = {name: getattr(self, f"policy_{name}") for name in POLICY_FIELDS}
+        return replace(self, **{name: value for name, value in own.items() if value is not None})
 
 
 def q_value(value: Model, observation: jax.Array, action: jax.Array) -> jax.Array:

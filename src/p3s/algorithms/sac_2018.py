@@ -107,7 +107,7 @@ class SAC2018(GaussianActorCritic):
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
         )
-        policy, state, loss, (entropy, distance) = self.minimize(
+        policy, state, loss, (entropy, distance) = self.for_policy.minimize(
             loss_of, learner.policy, learner.optimizers["policy"]
         )
         optimizers = {**learner.optimizers, "policy": state}

@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_value
+from p3s.algorithms.off_policy import ActorCritic, bootstrap, q_value
 from p3s.field_types import Count, Positive, Share, Sizes
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.trees import follow_every
@@ -159,14 +159,14 @@ def _batch_shape(policy: Model, observation: jax.Array) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SQL(OffPolicy):
+class SQL(ActorCritic):
     """Soft Q-learning with a sampler for a policy."""
 
     name: ClassVar[str] = "sql"
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 
     hidden_sizes: Sizes = (128, 128)
-    """Widths of the hidden layers of policy and Q network."""
+    """Widths of the hidden layers of every network."""
     batch_size: Count = 128
     """Transitions in a minibatch (B)."""
     policy_period: Count = 1
@@ -190,7 +190,7 @@ class SQL(OffPolicy):
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         policy_key, value_key = jax.random.split(key)
         shapes = [spec.observation.shape, (spec.action_size,)]
-        policy = self.init_network(policy_key, shapes, spec.action_size)
+        policy = self.for_policy.init_network(policy_key, shapes, spec.action_size)
         value = self.init_network(value_key, shapes, 1)
         optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
         return Learner(policy, value, {"value": value}, optimizers, {"num_updates": jnp.int32(0)})
@@ -244,7 +244,7 @@ class SQL(OffPolicy):
             guide_actions=sample_actions(guide.policy, seen, noise),
             weight=guide.weight,
         )
-        policy, state, loss, distance = self.minimize(
+        policy, state, loss, distance = self.for_policy.minimize(
             loss_of, learner.policy, learner.optimizers["policy"]
         )
         metrics = {

@@ -75,12 +75,23 @@ def act(
     """The action of each policy in its own environment copy: (learners, observation) -> actions."""
 
     def act_one(
-        policy: Params, observation: jax.Array, learner_key: jax.Array, own: dict[str, jax.Array]
+        policy: Params,
+        observation: jax.Array,
+        learner_key: jax.Array,
+        past: dict[str, jax.Array],
+        own: dict[str, jax.Array],
     ) -> jax.Array:
-        return replace(algorithm, **own).act(policy, observation, learner_key, explore=explore)
+        one = replace(algorithm, **own)
+        return one.act(policy, observation, learner_key, explore=explore, **past)
 
-    learner_keys = keys.per_learner(jax.random.fold_in(key, step), len(observations))
-    return jax.vmap(act_one)(policies, observations, learner_keys, own_fields or {})
+    def keys_of(any_step: jax.Array) -> jax.Array:
+        return keys.per_learner(jax.random.fold_in(key, any_step), len(observations))
+
+    past = {}
+    if explore and algorithm.noise_memory:
+        steps = step - 1 - jnp.arange(algorithm.noise_memory, dtype=jnp.int32)
+        past["past_keys"] = jax.vmap(keys_of, out_axes=1)(steps)
+    return jax.vmap(act_one)(policies, observations, keys_of(step), past, own_fields or {})
 
 
 def distances(

@@ -15,7 +15,7 @@ leaves come from the best policy of a round.
 
 Differs from that code in: the selected policies step together as one program, after all value
 steps, where the code trains them one by one; value targets use the selected policies in turn, not
-one after the other; the networks and the value loss are those of the base algorithm.
+one after the other.
 """
 
 from __future__ import annotations
@@ -129,11 +129,12 @@ class CEM(EpisodeScheme):
     initial_variance: NonNegative = 1e-3
     """Variance of every parameter at the start."""
     damping: NonNegative = 0.0
-    """What is added to the variance, at the start: nothing (paper), 1e-3 (authors)."""
+    """What is added to the variance, before its first decay: nothing (paper), 1e-3 (authors)."""
     final_damping: NonNegative = 0.0
     """What is added to the variance in the end: nothing (paper), 1e-5 (authors)."""
     damping_decay: Share = 0.95
-    """Share of the damping's excess over its end that is left after a round."""
+    """Share of the damping's excess over its end that is left after a round; it is decayed before
+    it is added."""
 
     def problem(self) -> str | None:
         for field, count in (("num_selected", self._selected), ("num_elites", self._elites)):
@@ -287,11 +288,11 @@ class CEM(EpisodeScheme):
         """The distribution of the elites, and the policies of the next round."""
         weights = elite_weights(self.elite_weights, self._elites)
         best = pick(self.policies(state), elites)
-        mean, variance = fit(
-            trained(state.mean), trained(best), weights, self.variance_estimate, state.damping
-        )
         excess = state.damping - self.final_damping
         damping = self.final_damping + self.damping_decay * excess
+        mean, variance = fit(
+            trained(state.mean), trained(best), weights, self.variance_estimate, damping
+        )
         mean = merge(mean, pick(best, 0))
         state = state._replace(mean=mean, variance=variance, damping=damping)
         return self._next_round(key, order, state)

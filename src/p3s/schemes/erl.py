@@ -14,9 +14,11 @@ beside it (`gradient_returns`), without counting for the score.
 
 Only trained leaves are crossed over and mutated; a child carries what the best policy does.
 
-Differs from the authors in: networks and noise are those of the base algorithm (theirs: layer
-norm, Ornstein-Uhlenbeck noise); the learner plays while the population does, and its policy joins
-the population before the round's gradient steps, not after; a crossover exchanges each unit with
+The authors' base algorithm is DDPG; with it preset `authors` has their networks, rates and noise.
+
+Differs from the authors in: the first layer of their value network takes observation and action
+apart and has no layer norm; the learner plays while the population does, and its policy joins the
+population before the round's gradient steps, not after; a crossover exchanges each unit with
 probability one half.
 """
 

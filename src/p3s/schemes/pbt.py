@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
-from p3s.field_types import Bounds, Count, bare, field_types
+from p3s.field_types import Bounds, Count
 from p3s.learning.learners import act, update_learners
 from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Learner, Metrics, Transition
@@ -72,8 +72,7 @@ class PBT(StepScheme):
     def problem(self) -> str | None:
         if self.num_learners < 2:
             return f"scheme pbt needs at least 2 learners, not {self.num_learners}"
-        types = field_types(type(self.algorithm))
-        known = {name for name, expected in types.items() if bare(expected) is float}
+        known = {name for name, value in vars(self.algorithm).items() if isinstance(value, float)}
         for name in self.perturbed:
             if name not in known:
                 return f"{name} is no number of {self.algorithm.name}: {', '.join(sorted(known))}"

@@ -138,7 +138,7 @@ def cell_seconds(
 def _kind(config: Config) -> Any:
     """Everything besides the environment that decides how long a training step takes."""
     scheme, algorithm = config.scheme, config.algorithm
-    names = ("updates_per_step", "hidden_sizes", "batch_size")
+    names = ("updates_per_step", "hidden_sizes", "policy_hidden_sizes", "batch_size")
     sizes = [getattr(scheme, name, None) or getattr(algorithm, name, None) for name in names]
     return (scheme.name, algorithm.name, scheme.num_learners, *sizes)
 

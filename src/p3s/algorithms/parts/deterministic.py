@@ -4,22 +4,30 @@ value step    y = r + discount * gamma * min_j Q'_j(s', clip(pi'(s') + noise, -1
               minimize sum_j mean (y - Q_j(s, a))²
 policy step   minimize mean(-Q_1(s, pi(s)) + weight * D(pi(s), guide(s)))      (Appendix H)
               targets <- (1 - tau) targets + tau online
+exploration   a = clip(pi(s) + x, -1, 1),  x = sigma * noise, or an Ornstein-Uhlenbeck process
+
+An Ornstein-Uhlenbeck process is usually a state, x_t = (1 - theta) x_{t-1} + sigma noise_t, which
+is set to zero at a reset. Here it is a sum over the noises of the last steps, drawn again from the
+keys of those steps. So acting needs no state, and the process goes on over a reset.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_value, q_values, value_loss
-from p3s.field_types import Count, NonNegative, Positive, Sizes
+from p3s.algorithms.off_policy import ActorCritic, bootstrap, q_value, q_values, value_loss
+from p3s.field_types import Bounds, Count, NonNegative, Positive, Sizes
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+NOISE_MEMORY = 127
+"""Earlier steps whose noise is summed up; at theta = 0.15 the first left out weighs 1e-9."""
 
 
 def deterministic_action(policy: Model, observation: jax.Array) -> jax.Array:
@@ -61,19 +69,23 @@ def policy_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeterministicActorCritic(OffPolicy):
+class DeterministicActorCritic(ActorCritic):
     """Base of TD3 and DDPG, which differ in the number of Q functions and in target noise."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 
     hidden_sizes: Sizes = (400, 300)
-    """Widths of the hidden layers of policy and value networks."""
+    """Widths of the hidden layers of every network."""
     learning_rate: Positive = 1e-3
-    """Adam's step size, for policy and values."""
+    """Adam's step size."""
     num_values: Count = 2
     """Value networks; the smallest estimate is the target, and the policy climbs the first."""
     exploration_noise: NonNegative = 0.1
     """Standard deviation of the Gaussian noise on actions in training (σ)."""
+    exploration_noise_kind: Literal["gaussian", "ornstein_uhlenbeck"] = "gaussian"
+    """Independent noise at every step, or a process that it drives."""
+    exploration_noise_reversion: Annotated[float, Bounds(least=0.05, most=1)] = 0.15
+    """Share of an Ornstein-Uhlenbeck process that is lost at every step (θ)."""
     distance_reduction: Literal["sum", "mean"] = "sum"
     """D between policies: ½ sum (paper) or ½ mean (authors) of squares over action dimensions."""
     targets_start: Literal["online", "independent"] = "online"
@@ -89,17 +101,41 @@ class DeterministicActorCritic(OffPolicy):
 
     def _init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
         keys = jax.random.split(key, 1 + self.num_values)
-        policy = self.init_network(keys[0], [spec.observation.shape], spec.action_size)
+        shapes = [spec.observation.shape]
+        policy = self.for_policy.init_network(keys[0], shapes, spec.action_size)
         return policy, self.init_q_networks(keys[1:], spec)
 
     def act(
-        self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
+        self,
+        policy: Params,
+        observation: jax.Array,
+        key: jax.Array,
+        *,
+        explore: bool,
+        past_keys: jax.Array | None = None,
     ) -> jax.Array:
         action = deterministic_action(policy, observation)
         if explore:
-            noise = self.exploration_noise * jax.random.normal(key, action.shape, jnp.float32)
+            noise = self.exploration_noise * self._draw_noise(key, past_keys, action.shape)
             action = jnp.clip(action + noise, -1.0, 1.0)
         return action
+
+    @property
+    def noise_memory(self) -> int:
+        return 0 if self.exploration_noise_kind == "gaussian" else NOISE_MEMORY
+
+    def _draw_noise(
+        self, key: jax.Array, past_keys: jax.Array | None, shape: tuple[int, ...]
+    ) -> jax.Array:
+        """Noise on actions, for σ = 1; a process without a past is drawn where it settles."""
+        draw = partial(jax.random.normal, shape=shape, dtype=jnp.float32)
+        if self.exploration_noise_kind == "gaussian":
+            return draw(key)
+        kept = 1.0 - self.exploration_noise_reversion
+        if past_keys is None:
+            return draw(key) / jnp.sqrt(1.0 - kept**2)
+        noises = jax.vmap(draw)(jnp.concatenate([key[None], past_keys]))
+        return jnp.tensordot(kept ** jnp.arange(len(noises), dtype=jnp.float32), noises, 1)
 
     def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
         """What is added to the target policy's actions."""
@@ -130,7 +166,7 @@ class DeterministicActorCritic(OffPolicy):
             weight=guide.weight,
             reduction=self.distance_reduction,
         )
-        policy, state, loss, distance = self.minimize(
+        policy, state, loss, distance = self.for_policy.minimize(
             loss_of, learner.policy, learner.optimizers["policy"]
         )
         optimizers = {**learner.optimizers, "policy": state}

@@ -18,14 +18,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from p3s.algorithms.off_policy import Loss, OffPolicy
+from p3s.algorithms.off_policy import ActorCritic, Loss
 from p3s.field_types import Count, Positive
 from p3s.trees import follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftActorCritic(OffPolicy):
+class SoftActorCritic(ActorCritic):
     """Base of both soft actor-critics, which differ in how a policy is a distribution."""
 
     num_values: Count = 2
@@ -90,7 +90,7 @@ class SoftActorCritic(OffPolicy):
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
         loss_of = self.policy_loss(learner, batch, guide, key)
-        policy, state, loss, (entropy, distance) = self.minimize(
+        policy, state, loss, (entropy, distance) = self.for_policy.minimize(
             loss_of, learner.policy, learner.optimizers["policy"]
         )
         metrics = {

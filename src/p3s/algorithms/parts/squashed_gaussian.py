@@ -20,7 +20,7 @@ from typing import ClassVar, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import OffPolicy, q_values
+from p3s.algorithms.off_policy import ActorCritic, q_values
 from p3s.field_types import Count
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.types import EnvSpec, Learner, Params
@@ -92,7 +92,7 @@ def policy_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class GaussianActorCritic(OffPolicy):
+class GaussianActorCritic(ActorCritic):
     """Base of both forms of SAC."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
@@ -104,7 +104,8 @@ class GaussianActorCritic(OffPolicy):
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """Mean and log std of every action dimension from one network."""
-        return self.init_network(key, [spec.observation.shape], 2 * spec.action_size)
+        shapes = [spec.observation.shape]
+        return self.for_policy.init_network(key, shapes, 2 * spec.action_size)
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
