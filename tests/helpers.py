@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields
 def small_training(env: str = "InvertedPendulum-v5", **fields) -> Training:
     """A small run without a folder."""
     config = small_config(env, **fields)
-    return Training(config, lambda: make_env(config.env))
+    return Training(config, partial(make_env, config.env))
 
 
 def trained(steps: int = 400, **fields) -> Training:

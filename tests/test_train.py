@@ -125,7 +125,7 @@ class TestParts:
         training.run(400)
         training.checkpoint()
         assert training.folder.snapshot() == {}
-        assert training.last_evaluation["step"] == 400
+        assert training.evaluated[-1]["step"] == 400
         assert training.last_review["step"] == 400
         training.close()
         assert not list(tmp_path.rglob("*"))
@@ -170,15 +170,15 @@ class TestTrouble:
         def fail(action):
             raise ValueError("the battery is empty")
 
-        training.evaluator._envs[5].step = fail
+        training.evaluations.evaluator.player.envs[1].step = fail
         with pytest.raises(
-            TrainingStopped, match=r"at total step 200: .*learner 2 raised at a step of an evalua"
+            TrainingStopped, match=r"at total step 200: .*learner 0 raised at a step of an evalua"
         ):
             training.run(800)
         training.close()
 
     def test_an_evaluation_that_does_not_end_is_given_up(self, monkeypatch):
-        monkeypatch.setattr("p3s.evaluation.LONGEST_EPISODE", 30)
+        monkeypatch.setattr("p3s.evaluation.playing.LONGEST_EPISODE", 30)
         training = small_training("Pendulum-v1", steps=800)
         with pytest.raises(TrainingStopped, match="not ended after 30 steps: give the env"):
             training.run(800)

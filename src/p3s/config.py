@@ -45,6 +45,9 @@ class RunOptions:
     """Total environment steps between two evaluations (R_eval); 0 for none."""
     evaluation_episodes: Count = 10
     """Noiseless episodes of each learner at an evaluation."""
+    evaluation_workers: CountOrZero | None = None
+    """Processes that play evaluations while training goes on; 0: this process; by default as many
+    as there are cores besides one, where an evaluation takes long. Results do not depend on it."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000

@@ -59,12 +59,16 @@ class Population:
         config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
         make = partial(make_env, env, delay) if name is None else opening.env_maker(config)
         self._training = Training(config, make)
-        self.evaluations: list[dict[str, Any]] = []
 
     @property
     def training(self) -> Training:
         """The run behind it, with counters, replay and learners."""
         return self._training
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The evaluations since it was made or loaded, as rows of evaluations.jsonl."""
+        return self._training.evaluated
 
     @property
     def num_steps(self) -> int:
@@ -91,10 +95,6 @@ class Population:
         progress = TrainingProgress(training, until) if progress_bar else None
 
         def after_step(training: Training) -> Any:
-            if training.last_evaluation is not None and (
-                not self.evaluations or self.evaluations[-1] is not training.last_evaluation
-            ):
-                self.evaluations.append(training.last_evaluation)
             if progress is not None:
                 progress.step(training)
             return callback(self) if callback is not None else None
@@ -167,7 +167,6 @@ class Population:
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
         population._training = Training(config, make)
-        population.evaluations = []
         opening.restore(population._training, Path(path))
         return population
 

@@ -27,7 +27,7 @@ from p3s.config import Config, check_environment
 from p3s.envs import Adapter
 from p3s.envs.copies import Environments, LocalCopies
 from p3s.errors import TrainingStopped
-from p3s.evaluation import Evaluator
+from p3s.evaluation import EvaluationQueue, Evaluator
 from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Unnormalized
 from p3s.experience.returns import RecentReturns
@@ -63,12 +63,14 @@ class Training:
         self.updater = Updater(
             self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap
         )
-        self.evaluator = Evaluator(make, config.algorithm, seed)
+        self.evaluations = EvaluationQueue(
+            Evaluator(make, config.algorithm, seed, self.options.evaluation_workers)
+        )
         self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
         self.stop_requested = False
         self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
-        self.last_evaluation: dict[str, Any] | None = None
+        self.evaluated: list[dict[str, Any]] = []
         self.last_review: dict[str, Any] = {}
 
     def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
@@ -87,6 +89,7 @@ class Training:
                 raise TrainingStopped(f"at total step {self.total_steps}: {error}") from error
             if callback is not None and callback(self) is False:
                 break
+        self._collect_evaluations(wait=True)
         self.counters.seconds = before + time.perf_counter() - started
 
     def _step(self, until: int) -> None:
@@ -129,7 +132,8 @@ class Training:
         if log or checkpoint:
             self.updater.settle()
         if due(self.options.evaluation_period):
-            self.evaluate()
+            self.evaluations.begin(self)
+        self._collect_evaluations(wait=last)
         if log:
             means = chief.mean_returns(self.returns.values).tolist()
             self.folder.append("metrics", self.updater.metrics.row(self.counters, means))
@@ -138,20 +142,17 @@ class Training:
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
-        row = self.evaluator.evaluate(
-            self.scheme.champions(self.updater.state),
-            self.scheme.extra_champions,
-            self.scheme.best(self.returns.values),
-            self.options.evaluation_episodes,
-            self.total_steps,
-            self.normalizer.scaling,
-        )
-        counts = {"step": self.total_steps, "updates": self.counters.total_updates}
-        self.last_evaluation = {**counts, **row, "seconds": round(self.counters.seconds, 3)}
-        self.folder.append("evaluations", self.last_evaluation)
-        self.best_policy.see(self, row)
-        self.on_evaluation(self.last_evaluation)
-        return self.last_evaluation
+        self.evaluations.begin(self)
+        self._collect_evaluations(wait=True)
+        return self.evaluated[-1]
+
+    def _collect_evaluations(self, wait: bool) -> None:
+        """Record the evaluations that are done, or wait for all of them."""
+        for row, champion in self.evaluations.finished(wait):
+            self.evaluated.append(row)
+            self.folder.append("evaluations", row)
+            self.best_policy.see(champion, row)
+            self.on_evaluation(row)
 
     # ------------------------------------------------------------------ out and in
 
@@ -173,6 +174,7 @@ class Training:
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """The values of every part, arrays or JSON, from which `resume` continues to the bit."""
+        self._collect_evaluations(wait=True)
         self.updater.settle()
         return {name: part.snapshot() for name, part in self.parts.items()}
 
@@ -199,5 +201,5 @@ class Training:
     def close(self) -> None:
         """Close environments and files."""
         self.environments.close()
-        self.evaluator.close()
+        self.evaluations.close()
         self.folder.close()

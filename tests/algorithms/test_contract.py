@@ -53,7 +53,7 @@ class TestContract:
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
         pairs = zip(leaves(first.updater.state), leaves(again.updater.state), strict=True)
         assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
-        assert first.last_evaluation["learner_returns"] == again.last_evaluation["learner_returns"]
+        assert first.evaluated[-1]["learner_returns"] == again.evaluated[-1]["learner_returns"]
 
     def test_guided_run_resumes_to_the_bit(self, algorithm, tmp_path):
         fields = {"env": env_of(algorithm), "scheme": "p3s", "algorithm": algorithm}

@@ -47,7 +47,7 @@ class TestCenter:
         assert spread[pulled] < spread[free]
 
     def test_center_is_evaluated_beside_the_learners(self):
-        row = trained(400, scheme="center").last_evaluation
+        row = trained(400, scheme="center").evaluated[-1]
         assert np.shape(row["learner_returns"]) == (4, 2)
         assert np.shape(row["center_returns"]) == (2,)
         assert row["score"] == np.mean(row["learner_returns"], axis=1).max()

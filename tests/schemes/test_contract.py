@@ -43,16 +43,16 @@ class TestContract:
         for field in scheme.stacked:
             for leaf in jax.tree.leaves(getattr(training.updater.state, field)):
                 assert leaf.shape[0] == scheme.num_trained
-        assert training.last_evaluation["step"] == 400
+        assert training.evaluated[-1]["step"] == 400
         champions = jax.tree.leaves(scheme.champions(training.updater.state))[0].shape[0]
         judged = champions - len(scheme.extra_champions)
-        assert np.shape(training.last_evaluation["learner_returns"]) == (judged, 2)
+        assert np.shape(training.evaluated[-1]["learner_returns"]) == (judged, 2)
         assert training.policy().predict(np.zeros(4))[0].shape == (1,)
 
     def test_same_seed_same_bits_other_seed_other_bits(self, scheme):
         first, again, other = (trained(scheme=scheme, seed=seed) for seed in (3, 3, 4))
         assert same(first, again)
-        assert first.last_evaluation["learner_returns"] == again.last_evaluation["learner_returns"]
+        assert first.evaluated[-1]["learner_returns"] == again.evaluated[-1]["learner_returns"]
         moved = [
             not np.array_equal(ours, theirs)
             for ours, theirs in zip(learned(first), learned(other), strict=True)

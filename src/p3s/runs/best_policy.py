@@ -7,15 +7,12 @@ that was best at the checkpoint.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from p3s.policy import policy_of
+from p3s.policy import Policy
 from p3s.runs.files import write_bytes
-
-if TYPE_CHECKING:
-    from p3s.train import Training
 
 LAST, BEST = "policy.safetensors", "policy-best.safetensors"
 """Files of a run: the policy that the chief would pick at the last checkpoint, and the best one."""
@@ -28,14 +25,13 @@ class BestPolicy:
         self.champion_return = -np.inf
         self.file = b""
 
-    def see(self, training: Training, evaluation: dict[str, Any]) -> None:
-        """Take the policy that was just evaluated if it did better than any before."""
+    def see(self, champion: Policy | None, evaluation: dict[str, Any]) -> None:
+        """Take the champion of an evaluation if it did better than any before."""
         champion_return = evaluation["champion_return"]
-        if champion_return is None or champion_return <= self.champion_return:
+        if champion is None or champion_return <= self.champion_return:
             return
-        policy = policy_of(training)
-        policy.about["run"]["champion_return"] = champion_return
-        self.champion_return, self.file = champion_return, policy.to_bytes()
+        champion.about["run"]["champion_return"] = champion_return
+        self.champion_return, self.file = champion_return, champion.to_bytes()
 
     def save(self, folder: Path) -> None:
         """Write it into a run folder; nothing before the first evaluation of a champion."""

@@ -91,8 +91,8 @@ class TrainingProgress:
 
     def _describe(self) -> str:
         parts = [f"{self.steps_per_second():,.0f} steps/s"]
-        if self._training.last_evaluation is not None:
-            parts.append(f"score {self._training.last_evaluation['score']:,.1f}")
+        if self._training.evaluated:
+            parts.append(f"score {self._training.evaluated[-1]['score']:,.1f}")
         parts += _describe_review(self._training.last_review)
         return " · ".join(parts)
 

@@ -17,7 +17,7 @@ class TestEvaluation:
         training = small_training("Pendulum-v1", num_learners=2)
         training.run(100)
         policies = training.scheme.champions(training.updater.state)
-        whole = training.evaluator.play(policies, [0, 1], 3, step=5)
+        whole = training.evaluations.evaluator.play(policies, [0, 1], 3, step=5)
         fresh = Evaluator(lambda: make_env("Pendulum-v1"), training.config.algorithm, seed=0)
         import jax
 
