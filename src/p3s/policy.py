@@ -128,15 +128,16 @@ class Policy:
     def make_env(
         self,
         render_mode: str | None = None,
-        env: EnvSource | None = None,
+        env: EnvSource | EnvName | None = None,
         delay: Delay | None = None,
     ) -> Adapter:
         """A copy of the environment that the policy was trained on, or of another one."""
         own = self.about.get("environment")
-        if env is None and own is None:
+        if env is None and own is not None:
+            env = EnvName(**own)
+        if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
-        source = EnvName(**own) if env is None else env
-        return seeing(partial(make_env, source, delay, render_mode), self.observations_seen)()
+        return seeing(partial(make_env, env, delay, render_mode), self.observations_seen)()
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
