@@ -12,6 +12,7 @@ CASES = [
     ("p3s", "td3", "left_out", "distances_exclude", "new_best"),
     ("sharing", "sac", "normalise_observations", "normalize_observations", True),
     ("rollout", "ppo", "normalise_rewards", "normalize_rewards", False),
+    ("p3s", "td3", "random_until", "random_steps", "next_thousand"),
     ("distributed", "td3", "num_learners", "num_copies", 2),
 ]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 
+import jax.numpy as jnp
 import pytest
 
+from p3s.algorithms.parts.squashed_gaussian import Gaussian, gaussian_kl
 from p3s.cli.train import parse_train
 from p3s.config import resolve
 from p3s.population import Population
-from p3s.presets import PRESETS
+from p3s.presets import KL_PER_SQUARE, PRESETS
 from p3s.study.reading import parse
 from tests.helpers import SMALL
 
@@ -17,10 +19,68 @@ from tests.helpers import SMALL
 def test_random_phase():
     names = ("paper", "authors")
     text, code = (resolve("HalfCheetah-v5", preset=preset).scheme for preset in names)
-    assert (text.initial_steps, text.random_steps) == (2500, 2499)
-    assert (code.initial_steps, code.random_steps) == (2500, 3000)
-    assert resolve("Hopper-v5", preset="authors").scheme.random_steps == 1000
+    assert (text.initial_steps, text.num_random_steps) == (2500, 2499)
+    assert (code.initial_steps, code.num_random_steps) == (2500, 3000)
+    assert resolve("Hopper-v5", preset="authors").scheme.num_random_steps == 1000
     assert resolve("Hopper-v5", "single").scheme.initial_steps == 1000
+
+
+class TestOriginalCodes:
+    """SAC of 2018 and SQL: when their own codes learn and act, and how they start."""
+
+    @pytest.mark.parametrize("preset", PRESETS)
+    @pytest.mark.parametrize(
+        ("algorithm", "env", "scheme", "initial_steps", "random_steps"),
+        [("sac_2018", "Hopper-v5", "single", 1000, 1000),
+         ("sac_2018", "HalfCheetah-v5", "single", 1000, 10_000),
+         ("sac_2018", "Walker2d-v5", "p3s", 250, 250),
+         ("sac_2018", "Delayed Ant-v1", "p3s", 250, 2500),
+         ("sql", "Hopper-v5", "single", 1000, 0),
+         ("sql", "HalfCheetah-v5", "p3s", 250, 0)],
+    )  # fmt: skip
+    def test_random_phase(self, preset, algorithm, env, scheme, initial_steps, random_steps):
+        made = resolve(env, scheme, algorithm, preset).scheme
+        assert (made.initial_steps, made.num_random_steps) == (initial_steps, random_steps)
+
+    @pytest.mark.parametrize("preset", PRESETS)
+    @pytest.mark.parametrize("algorithm", ["sac_2018", "sql"])
+    def test_start_with_xavier(self, preset, algorithm):
+        for scheme in ("single", "p3s"):
+            found = resolve("Hopper-v5", scheme, algorithm, preset).algorithm
+            assert found.initialization == "xavier"
+
+    def test_sac_of_today_starts_as_td3(self):
+        made = resolve("HalfCheetah-v5", "single", "sac", "paper")
+        assert (made.scheme.initial_steps, made.scheme.num_random_steps) == (10_000, 9999)
+        assert made.algorithm.initialization == "fan_in"
+
+    def test_schemes_of_whole_episodes_begin_as_they_do(self):
+        assert resolve("Ant-v5", "cem", "sac_2018").scheme.initial_steps == 1000
+        assert resolve("Ant-v5", "erl", "sac_2018").scheme.initial_steps == 0
+
+
+class TestDQNTargets:
+    """They follow softly where several learners share a replay; one learner copies them."""
+
+    def targets(self, scheme: str, **fields) -> tuple[float, int]:
+        algorithm = resolve("CartPole-v1", scheme, "dqn", **fields).algorithm
+        return algorithm.target_rate, algorithm.target_period
+
+    @pytest.mark.parametrize("preset", PRESETS)
+    @pytest.mark.parametrize("scheme", ["p3s", "sharing", "resetting", "center", "pbt"])
+    def test_of_a_population(self, scheme, preset):
+        assert self.targets(scheme, preset=preset) == (0.005, 1)
+
+    def test_of_one_learner(self):
+        for scheme in ("single", "distributed"):
+            assert self.targets(scheme) == (1.0, 50)
+        assert self.targets("p3s", num_learners=1) == (1.0, 50)
+
+    def test_a_value_of_the_users_wins(self):
+        assert self.targets("p3s", target_rate=1.0, target_period=9) == (1.0, 9)
+
+    def test_other_algorithms_keep_theirs(self):
+        assert resolve("Hopper-v5", algorithm="sql").algorithm.target_rate == 1.0
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -46,6 +106,27 @@ def test_presets_differ_in_every_row():
 def test_appendix_i(env, d_min, initial_steps):
     scheme = resolve(env).scheme
     assert (scheme.d_min, scheme.initial_steps) == (d_min, initial_steps)
+
+
+class TestSmallestRadius:
+    """d_min has the unit of the algorithm's distance."""
+
+    @pytest.mark.parametrize("algorithm", ["sac", "sac_2018"])
+    def test_of_a_gaussian_kl(self, algorithm):
+        """Normals with std 0.1 whose means are apart by ½‖.‖² = d have a KL of d / 0.1²."""
+        for env, d_min in (("Hopper-v5", 5.0), ("Ant-v5", 2.0), ("Pendulum-v1", 5.0)):
+            assert resolve(env, algorithm=algorithm).scheme.d_min == d_min
+        squared = Gaussian(jnp.array([[0.3, 0.1]]), jnp.log(jnp.full((1, 2), 0.1)))
+        other = squared._replace(mean=jnp.zeros((1, 2)))
+        assert gaussian_kl(squared, other)[0] == pytest.approx(0.05 * KL_PER_SQUARE)
+
+    def test_of_squares_and_of_discrete_actions(self):
+        assert resolve("Ant-v5", algorithm="sql").scheme.d_min == 0.02
+        for algorithm in ("dqn", "sac_discrete"):
+            assert resolve("CartPole-v1", algorithm=algorithm).scheme.d_min == 0.05
+
+    def test_a_value_of_the_users_is_taken_as_it_is(self):
+        assert resolve("Hopper-v5", algorithm="sac", d_min=0.05).scheme.d_min == 0.05
 
 
 class TestAuthorsInitialization:

@@ -22,26 +22,32 @@ class TestBeginning:
 
     def test_updates_and_policy_actions_begin_with_step_t_initial(self):
         """Equal policies without noise act alike in equal states; random actions differ."""
-        config = small_config(
-            num_learners=2, initial_steps=30, evaluation_period=0, exploration_noise=0.0
-        )
+        assert self.begin(initial_steps=30) == (30, 29)
+
+    @pytest.mark.parametrize("random_steps", [0, 20, 35])
+    def test_the_random_phase_may_have_a_length_of_its_own(self, random_steps):
+        assert self.begin(initial_steps=30, random_steps=random_steps) == (30, random_steps)
+
+    def begin(self, **fields) -> tuple[int, int]:
+        """Of a run of 40 steps: the step of the first update, and how many steps were random."""
+        # Steps so small that the policies stay alike.
+        quiet = {"exploration_noise": 0.0, "learning_rate": 1e-9, "evaluation_period": 0}
+        config = small_config(num_learners=2, **quiet, **fields)
         made = []
 
         def make() -> Adapter:
             made.append(Counter(1000))
             return Adapter(made[-1])
 
-        training = Training(config, make)
-        training.run(2 * 29)
-        assert training.counters.updates == 0
-        training.run(2 * 30)
-        assert training.counters.updates == 1
+        training, updates = Training(config, make), []
+        training.run(2 * 40, callback=lambda now: updates.append(now.counters.updates))
         training.close()
-        ours, theirs = (env.actions for env in made if len(env.actions) == 30)
+        ours, theirs = (env.actions for env in made if len(env.actions) == 40)
         alike = [
             np.allclose(one, other, atol=1e-6) for one, other in zip(ours, theirs, strict=True)
         ]
-        assert alike == [False] * 29 + [True]
+        assert alike == sorted(alike)
+        return 1 + updates.count(0), alike.count(False)
 
     def test_first_review_is_at_t_initial_when_that_is_a_multiple_of_m(self):
         fields = {"initial_steps": 50, "review_period": 25, "evaluation_period": 0}
@@ -56,11 +62,11 @@ class TestBeginning:
 class TestRandomEpisodes:
     """Episodes of 10 steps, each with a return of 55, and a chief that looks after each of them."""
 
-    def counted(self, initial_steps: int, skip: bool) -> list[bool]:
+    def counted(self, initial_steps: int, skip: bool, **fields) -> list[bool]:
         """At the end of each of the first five episodes: whether the chief knows a return."""
         config = small_config(
             initial_steps=initial_steps, skip_random_episodes=skip, review_period=10,
-            recent_episodes=1, num_learners=2, evaluation_period=0, learning_rate=1e-6,
+            recent_episodes=1, num_learners=2, evaluation_period=0, learning_rate=1e-6, **fields,
         )  # fmt: skip
         training = Training(config, lambda: Adapter(Counter(10)))
         returns = []
@@ -85,6 +91,12 @@ class TestRandomEpisodes:
     def test_one_that_began_right_after_the_random_phase_counts(self):
         assert self.counted(initial_steps=21, skip=True) == [False, False, True, True, True]
         assert self.counted(initial_steps=22, skip=True) == [False, False, False, True, True]
+
+    def test_the_random_phase_counts_not_the_first_update(self):
+        """The first update is at step 5; the third episode ends with step 30."""
+        for random_steps, known in ((20, [False, False, True]), (21, [False, False, False])):
+            found = self.counted(initial_steps=5, skip=True, random_steps=random_steps)
+            assert found[:3] == known
 
 
 class TestParts:

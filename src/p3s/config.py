@@ -27,6 +27,7 @@ RENAMED = {
     "left_out": "distances_exclude",
     "normalise_observations": "normalize_observations",
     "normalise_rewards": "normalize_rewards",
+    "random_until": "random_steps",
 }
 """Fields that had another name in p3s 0.1."""
 

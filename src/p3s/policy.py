@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config import build, field_values
-from p3s.envs import Adapter, EnvName, make_env
+from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.runs.files import write_bytes
@@ -54,6 +54,11 @@ class Policy:
         }
         self._num_calls = 0
 
+    @property
+    def observations_seen(self) -> int:
+        """How many of the latest observations it takes at once, the newest first."""
+        return self.about.get("observations_seen", 1)
+
     def predict(
         self,
         observation: Any,
@@ -63,8 +68,9 @@ class Policy:
     ) -> tuple[np.ndarray, None]:
         """Actions for one observation or a batch of them, as Stable-Baselines3 has it.
 
-        Observations are as `make_env`'s environments give them; `state` and `episode_start` are
-        there for callers that pass them.
+        Observations are as this policy's `make_env` gives them: if `observations_seen` is 2, the
+        latest and the one before it, side by side. `state` and `episode_start` are there for
+        callers that pass them.
         """
         given = np.asarray(observation)
         if self.spec.observation.is_image and given.dtype != np.uint8:
@@ -76,7 +82,7 @@ class Policy:
             one = ", ".join(map(str, shape))
             raise UserError(
                 f"an observation of shape {list(observation.shape)} does not fit: "
-                f"this policy takes [{one}] or [batch, {one}]"
+                f"this policy takes [{one}] or [batch, {one}]{self._side_by_side}"
             )
         action = self.act(observation, deterministic)
         if self.spec.discrete:
@@ -85,6 +91,11 @@ class Policy:
         scaled = (low + high) / 2 + (high - low) / 2 * action
         own = np.clip(scaled, low, high).astype(np.float32)
         return own.reshape(batch + tuple(self.about["action_shape"])), None
+
+    @property
+    def _side_by_side(self) -> str:
+        count = self.observations_seen
+        return f", the latest {count} observations side by side, newest first" * (count > 1)
 
     def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these.
@@ -118,12 +129,19 @@ class Policy:
         metadata = {"p3s": json.dumps(description, sort_keys=True)}
         return save(arrays, metadata)
 
-    def make_env(self, render_mode: str | None = None) -> Adapter:
-        """A copy of the environment that the policy was trained on."""
-        env = self.about.get("environment")
+    def make_env(
+        self,
+        render_mode: str | None = None,
+        env: EnvSource | EnvName | None = None,
+        delay: Delay | None = None,
+    ) -> Adapter:
+        """A copy of the environment that the policy was trained on, or of another one."""
+        own = self.about.get("environment")
+        if env is None and own is not None:
+            env = EnvName(**own)
         if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
-        return make_env(EnvName(**env), render_mode=render_mode)
+        return seeing(partial(make_env, env, delay, render_mode), self.observations_seen)()
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -165,6 +183,7 @@ def policy_of(training: Training) -> Policy:
     params = jax.device_get(pick(scheme.champions(training.updater.state), best))
     about = {
         **training.about_actions,
+        "observations_seen": training.config.algorithm.observations_seen,
         "environment": None if env is None else env.to_json(),
         "run": {
             "scheme": scheme.name,

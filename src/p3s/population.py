@@ -204,7 +204,7 @@ def evaluate(
     own = policy.training.make if isinstance(policy, Population) else None
     policy = policy.policy if isinstance(policy, Population) else policy
     own = own or policy.make_env
-    make = own if env is None else partial(make_env, env, delay)
+    make = own if env is None else partial(policy.make_env, env=env, delay=delay)
     example = make()
     if example.env_spec != policy.spec:
         raise UserError(f"the policy is for {policy.spec}, the environment has {example.env_spec}")

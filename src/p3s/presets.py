@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learners_start": "identical",
         "targets_start": "online",
         "distances_exclude": "period_best",
-        "random_until": "initial_steps",
+        "random_steps": "initial_steps",
         "guide_from_start": True,
         "initialization": "fan_in",
         # CEM-TD3: Appendix D's description, and the CEM-RL code that it was run with.
@@ -42,7 +42,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learners_start": "independent",
         "targets_start": "independent",
         "distances_exclude": "new_best",
-        "random_until": "next_thousand",
+        "random_steps": "next_thousand",
         "guide_from_start": False,
         "initialization": "xavier",
         "selection": "first",
@@ -105,11 +105,14 @@ D_MIN = {
     ("Ant", True): 0.05,
 }
 OTHER_D_MIN = 0.05
+# Normals with TD3's exploration noise as their std, 0.1, whose means are ½‖.‖² = d apart, have a KL
+# of d / 0.1²; SAC's target entropy means a std of 0.09 (docs/algorithms/sac.md).
+KL_PER_SQUARE = 100.0
+GAUSSIAN_ALGORITHMS = ("sac", "sac_2018")
 
 # T_initial of Appendix I times its four learners, which is also what TD3 takes alone.
 INITIAL_TOTAL_STEPS = {"Hopper": 1000, "Walker2d": 1000, "HalfCheetah": 10_000, "Ant": 10_000}
 OTHER_INITIAL_TOTAL_STEPS = 1000
-
 
 # M' of Re-TD3, Appendix I.
 RESET_PERIOD = {
@@ -137,14 +140,18 @@ ERL_FIELDS = {
 }
 _ERL_NAMES = ("episodes_per_round", "elite_fraction", "synchronization_period")
 
-
-# What the original codes of SAC (8258e33) and SQL (6f51eac) multiply rewards by, where it is not
-# the field's default.
+# The original codes of SAC (8258e33) and SQL (6f51eac) learn from this many samples on. SAC's acts
+# randomly for as long as TD3's; SQL's has no random phase.
+HAARNOJA_INITIAL_TOTAL_STEPS = 1000
+# What they multiply rewards by, where it is not the field's default.
 REWARD_SCALE = {
     ("sac_2018", "Swimmer"): 25.0,
     ("sql", "Walker2d"): 10.0,
     ("sql", "Ant"): 300.0,
 }
+
+# Several learners on one replay can lose what they had after hard copies (docs/algorithms/dqn.md).
+DQN_SOFT_TARGETS = {"target_rate": 0.005, "target_period": 1}
 
 
 def preset_fields(
@@ -160,22 +167,43 @@ def preset_fields(
     by_scheme: dict[str, dict[str, Any]] = {
         "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
         "distributed": {"updates_per_step": "N"},
-        "cem": {"initial_steps": -(-CEM_INITIAL_TOTAL_STEPS // num_envs)},
+        "cem": {"initial_steps": _own_steps(CEM_INITIAL_TOTAL_STEPS, num_envs)},
         "erl": {
             "initial_steps": 0,
             **dict(zip(_ERL_NAMES, ERL_FIELDS.get(family, ERL_FIELDS["Swimmer"]), strict=True)),
         },
         "pbt": {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))},
     }
-    scale = REWARD_SCALE.get((algorithm.name, family))
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
+    unit = KL_PER_SQUARE if algorithm.name in GAUSSIAN_ALGORITHMS else 1.0
     return {
         **PRESETS[preset],
         **own_code,
         **original,
-        **({} if scale is None else {"reward_scale": scale}),
-        "d_min": D_MIN.get((family, delayed), OTHER_D_MIN),
-        "initial_steps": -(-total // num_envs),
+        "d_min": unit * D_MIN.get((family, delayed), OTHER_D_MIN),
+        "initial_steps": _own_steps(total, num_envs),
+        **_algorithm_fields(algorithm.name, scheme, family, num_envs),
         **by_scheme.get(scheme, {}),
     }
+
+
+def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -> dict[str, Any]:
+    """What an algorithm wants under any preset."""
+    if algorithm == "dqn":
+        return DQN_SOFT_TARGETS if num_envs > 1 and scheme != "distributed" else {}
+    if algorithm not in ("sac_2018", "sql"):
+        return {}
+    total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)
+    scale = REWARD_SCALE.get((algorithm, family))
+    return {
+        "initial_steps": _own_steps(HAARNOJA_INITIAL_TOTAL_STEPS, num_envs),
+        "random_steps": _own_steps(total, num_envs) if algorithm == "sac_2018" else 0,
+        "initialization": "xavier",
+        **({} if scale is None else {"reward_scale": scale}),
+    }
+
+
+def _own_steps(total_steps: int, num_envs: int) -> int:
+    """Steps of each copy that make up at least this many in total."""
+    return -(-total_steps // num_envs)

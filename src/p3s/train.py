@@ -24,7 +24,7 @@ import jax
 
 from p3s import chief
 from p3s.config import Config, check_environment
-from p3s.envs import Adapter
+from p3s.envs import Adapter, seeing
 from p3s.envs.copies import Environments, LocalCopies
 from p3s.errors import TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator
@@ -47,7 +47,7 @@ class Training:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        self.make = make
+        self.make = make = seeing(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
         self.spec, self.about_actions = example.env_spec, example.about_actions()

@@ -9,11 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import p3s
 from p3s.algorithms import acktr
 from p3s.algorithms.acktr import ACKTR
 from p3s.algorithms.parts.squashed_gaussian import gaussian_kl
+from p3s.envs import make_env
+from p3s.errors import UserError
+from p3s.experience.normalization import identity_scaling
+from p3s.policy import Policy
 from p3s.types import EnvSpec, Rollout, Transition
-from tests.helpers import problem_of
+from tests.helpers import assert_same_bits, problem_of, small_training
 from tests.helpers_losses import check_loss, floats, hand_worked, linear, numpy_tanh_mlp
 
 SPEC = EnvSpec.flat(3, 2)
@@ -56,7 +61,7 @@ def test_returns_and_advantages_by_hand():
     assert returns.tolist() == [2.0, 2.0, 6.0, 4.0]
     # Differences 1 + 3 - 6, 2 - 6, 3 + 3 - 6, 4 - 6; the first sees a quarter of the second's.
     assert advantage.tolist() == [-3.0, -4.0, 0.0, -2.0]
-    # observation, mean, std, t / 10, 1
+    # observation (of width 1 here), mean, std, t / 10, 1
     np.testing.assert_allclose(inputs[1], [0, 0, 1, 0.1, 1], atol=1e-7)
 
 
@@ -173,3 +178,86 @@ def test_bad_values():
     ):
         assert message in problem_of(ACKTR(**fields))
     assert problem_of(ACKTR()) == ""
+
+
+class TestTwoObservations:
+    """Policy and values see the latest observation and the one before it, everywhere."""
+
+    fields = {"algorithm": "acktr", "rollout_steps": 40, "value_steps": 2, "evaluation_period": 0}  # noqa: RUF012
+
+    @pytest.fixture(scope="class")
+    def population(self):
+        population = p3s.Population(
+            "Pendulum-v1", scheme="rollout", hidden_sizes=(4,), **self.fields
+        )
+        return population.learn(450, progress_bar=False)
+
+    def test_in_a_rollout(self):
+        fields = {**self.fields, "rollout_steps": 1000}
+        training = small_training(
+            "InvertedPendulum-v5", scheme="rollout", normalize_observations=False, **fields
+        )
+        training.run(60)
+        rows = jnp.stack(training.experience.snapshot()["rows"])
+        steps, ended, _ = training.experience.unpack(training.spec, rows)
+        training.close()
+        seen, after = np.split(steps.observation, 2, axis=1), np.split(steps.next_observation, 2, 1)
+        starts = np.flatnonzero(np.concatenate([[1.0], ended[:-1]]))
+        assert len(starts) > 2
+        np.testing.assert_array_equal(seen[1][starts], seen[0][starts])
+        others = np.setdiff1d(np.arange(60), starts)
+        np.testing.assert_array_equal(seen[1][others], seen[0][others - 1])
+        np.testing.assert_array_equal(after[1], seen[0])
+
+    def test_in_both_networks(self, population):
+        learner = population.training.updater.state.learners
+        # Two of size 3; for the values also mean and std of one action, t / 10 and 1.
+        assert learner.policy["layers"].params[0]["weight"].shape == (1, 6, 4)
+        assert learner.value.params[0]["weight"].shape == (1, 10, 4)
+
+    def test_in_predict(self, population):
+        observation = np.array([1.0, 0.0, 0.5], np.float32)
+        still, moving = (
+            population.predict(np.concatenate([observation, before]))[0]
+            for before in (observation, observation - 1)
+        )
+        assert still.shape == (1,)
+        assert still != moving
+        for asked in (population, population.policy):
+            with pytest.raises(UserError) as caught:
+                asked.predict(observation)
+            assert str(caught.value) == (
+                "an observation of shape [3] does not fit: this policy takes [6] or [batch, 6], "
+                "the latest 2 observations side by side, newest first"
+            )
+
+    def test_in_files_and_evaluations(self, population, tmp_path):
+        population.policy.save(tmp_path / "policy.safetensors")
+        loaded = p3s.load(tmp_path / "policy.safetensors")
+        assert loaded.make_env().env_spec == loaded.spec == EnvSpec.flat(6, 1)
+        expected = p3s.evaluate(population, episodes=2)
+        np.testing.assert_array_equal(p3s.evaluate(loaded, episodes=2), expected)
+        for env in ("Pendulum-v1", lambda: make_env("Pendulum-v1").env):
+            np.testing.assert_array_equal(p3s.evaluate(loaded, env, episodes=2), expected)
+
+    def test_after_a_resume_in_mid_episode(self):
+        first, again = (
+            small_training("Pendulum-v1", scheme="rollout", **self.fields) for _ in range(2)
+        )
+        first.run(250)
+        again.resume(first.snapshot())
+        for training in (first, again):
+            training.run(500)
+            training.close()
+        assert_same_bits(again, first)
+
+    def test_a_policy_file_from_before_sees_one(self, tmp_path):
+        spec = EnvSpec.flat(3, 1)
+        about = {
+            "action_low": [-2.0], "action_high": [2.0], "action_shape": [1],
+            "environment": {"id": "Pendulum-v1"},
+        }  # fmt: skip
+        scaling = identity_scaling(spec)
+        policy = Policy(TINY, TINY.init(jax.random.key(0), spec).policy, spec, about, scaling)
+        policy.save(tmp_path / "policy.safetensors")
+        assert p3s.evaluate(p3s.load(tmp_path / "policy.safetensors"), episodes=1).shape == (1,)

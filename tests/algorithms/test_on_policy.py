@@ -118,7 +118,8 @@ class TestRun:
         policy, loaded = training.policy(), p3s.load(path)
         assert np.array_equal(loaded.scaling.mean, training.normalizer.scaling.mean)
         draw = np.random.default_rng(0)
-        observations = draw.normal(size=(50, 4)).astype(np.float32) * 3
+        size = (50, policy.spec.observation_size)
+        observations = draw.normal(size=size).astype(np.float32) * 3
         expected = policy.predict(observations)[0]
         assert np.array_equal(loaded.predict(observations)[0], expected)
         noisy = loaded.predict(observations, deterministic=False)[0]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from p3s.envs import Adapter, make_env
+from p3s.envs import Adapter, make_env, seeing
+from p3s.envs.state import can_capture
 from p3s.errors import UserError
 from p3s.types import ObservationSpec
 from tests.helpers import Counter
@@ -71,6 +72,53 @@ class TestAdapter:
 
     def test_module_id(self):
         assert make_env("gymnasium:Pendulum-v1").env_spec.observation_size == 3
+
+
+class TestSeveralObservations:
+    """The newest first; before the first one of an episode there is that one again."""
+
+    def test_vectors(self):
+        env = Adapter(Counter(length=3), observations_seen=3)
+        idle = np.zeros(2, np.float32)
+        for _ in range(2):
+            assert env.reset()[0].tolist() == [0, 0, 0]
+            shown = [env.step(idle)[0].tolist() for _ in range(3)]
+            assert shown == [[1, 0, 0], [2, 1, 0], [3, 2, 1]]
+        assert env.env_spec.observation == ObservationSpec((3,))
+        assert env.observation_space.shape == (3,)
+
+    def test_of_an_environment_that_reuses_its_memory(self):
+        class Reusing(Counter):
+            memory = np.zeros(1, np.float32)
+
+            def _observe(self):
+                self.memory[0] = self.count
+                return self.memory
+
+        env = Adapter(Reusing(), observations_seen=2)
+        assert env.reset()[0].tolist() == [0, 0]
+        idle = np.zeros(2, np.float32)
+        assert [env.step(idle)[0].tolist() for _ in range(2)] == [[1, 0], [2, 1]]
+
+    def test_images_are_joined_by_their_channels(self):
+        inner = Counter(observation_space=spaces.Box(0, 255, (4, 6, 3), np.uint8))
+        env, shown = Adapter(inner, observations_seen=2), []
+        inner._observe = lambda: np.full((4, 6, 3), inner.count, np.uint8)
+        for observation in (env.reset()[0], env.step(np.zeros(2, np.float32))[0]):
+            assert observation.dtype == np.uint8
+            shown.append(observation[0, 0].tolist())
+        assert shown == [[0] * 6, [1, 1, 1, 0, 0, 0]]
+        assert env.env_spec.observation == ObservationSpec((4, 6, 6), "uint8")
+
+    def test_they_are_part_of_the_captured_state(self):
+        assert can_capture(seeing(lambda: make_env("Pendulum-v1"), 2), 0)
+
+    def test_the_same_environment_with_another_number(self):
+        def make():
+            return Adapter(Counter())
+
+        assert seeing(make, 1) is make
+        assert seeing(seeing(make, 3), 2)().env_spec.observation_size == 2
 
 
 class TestWrongEnvironments:

@@ -16,7 +16,7 @@ SPEC = EnvSpec.flat(2, 1)
 OTHER_VALUES = {
     "p3s": {
         "num_learners": 2, "review_period": 30, "recent_episodes": 2, "updates_per_step": 2,
-        "initial_steps": 30, "random_until": "next_thousand", "learners_start": "independent",
+        "initial_steps": 30, "random_steps": "next_thousand", "learners_start": "independent",
         "skip_random_episodes": True,
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
         "distance_estimate": "every_minibatch", "distances_exclude": "new_best",

@@ -9,12 +9,14 @@
                   KL(old ‖ new) above twice `target_kl`: step size / 1.5
                                 below half of it:        step size * 1.5
 
-The value network sees [observation, mean of the action, std of the action, t / 10, 1], t being
-the step in the episode, and has ELU between its layers; the policy has tanh.
+An observation here is [the latest, the one before it], both normalized (`observations_seen`). The
+value network sees [observation, mean of the action, std of the action, t / 10, 1], t being the step
+in the episode, and has ELU between its layers; the policy has tanh.
 
-Differs from baselines (the parent of 0f4ae2f) in: the policy sees the observation alone, without
-the one before it; where an episode is cut off, returns and advantages look ahead to the value of
-the true final observation; no weight decay; layers start orthogonal; see also `kfac.py`.
+Differs from baselines (the parent of 0f4ae2f) in: the first observation of an episode has itself
+before it, where that code has zeros; where an episode is cut off, returns and advantages look ahead
+to the value of the true final observation; no weight decay; layers start orthogonal; see also
+`kfac.py`.
 """
 
 from __future__ import annotations
@@ -112,6 +114,7 @@ class ACKTR(OnPolicy):
 
     name: ClassVar[str] = "acktr"
     actions: ClassVar[Literal["continuous", "discrete", "both"]] = "continuous"
+    observations_seen: ClassVar[int] = 2
 
     rollout_steps: Annotated[int, Bounds(least=2)] = 2500
     """Whole episodes are collected until there are more environment steps than this."""

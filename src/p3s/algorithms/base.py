@@ -28,6 +28,8 @@ class Algorithm:
     """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
     """Whether it learns from its own rollouts (`on_policy.py`) instead of a replay."""
+    observations_seen: ClassVar[int] = 1
+    """How many of the latest observations make up what policy and values see, the newest first."""
 
     normalize_observations: bool = False
     """Scale observations to mean 0 and standard deviation 1, by running statistics."""

@@ -107,7 +107,8 @@ class DQN(OffPolicy):
     policy_period: Count = 1
     """Must be 1: the Q network is the policy."""
     target_rate: Share = 1.0
-    """How far targets move at a time: 1 copies (hard targets), less follows (soft)."""
+    """How far targets move at a time: 1 copies (hard targets), less follows (soft, the presets'
+    choice in a population)."""
     target_period: Count = 50
     """Updates between two moves of the targets."""
     double: bool = True

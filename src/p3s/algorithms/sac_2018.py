@@ -8,8 +8,9 @@
 Haarnoja et al. 2018, "Off-Policy Maximum Entropy Deep Reinforcement Learning with a Stochastic
 Actor"; only the ratio of reward scale and temperature matters. `sac.py` is the form of today.
 
-Differs from the original code (commit 8258e33) in: the policy and V draw separate actions. Its
-reward scale of 25 for Swimmer is in the presets.
+Differs from the original code (commit 8258e33) in: the policy and V draw separate actions. When it
+learns and acts randomly, its initial weights and its reward scale of 25 for Swimmer are in the
+presets.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ noise it is TD3's ½‖.‖². In the policy's loss it is estimated with the noi
 
 Differs from the original code (commit 6f51eac) in: the policy's surrogate loss is a mean over
 states and actions where that code has a sum, which Adam does not notice and the pull needs; the
-median of an even number of distances lies between the middle two.
+median of an even number of distances lies between the middle two. When it learns, its initial
+weights and its reward scales are in the presets.
 """
 
 from __future__ import annotations

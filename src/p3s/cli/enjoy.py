@@ -14,7 +14,7 @@ import gymnasium
 
 from p3s import keys
 from p3s.cli.chosen_policy import ChosenPolicy
-from p3s.envs import Adapter, make_env
+from p3s.envs import Adapter
 from p3s.errors import UserError
 from p3s.evaluation import LONGEST_EPISODE
 from p3s.policy import Policy
@@ -70,9 +70,7 @@ def _has_screen() -> bool:
 
 def _make(policy: Policy, env: str | None, render_mode: str) -> Adapter:
     try:
-        if env is not None:
-            return make_env(env, render_mode=render_mode)
-        return policy.make_env(render_mode)
+        return policy.make_env(render_mode, env)
     except (gymnasium.error.Error, ImportError) as error:
         raise UserError(f"cannot render: {error}; --video FILE needs no screen") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from p3s.envs.adapter import Adapter, describe
+from p3s.envs.adapter import Adapter, describe, seeing
 from p3s.envs.delay import Delay, DelayedReward
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
@@ -69,4 +69,5 @@ __all__ = [
     "describe",
     "make_env",
     "parse_name",
+    "seeing",
 ]

@@ -2,10 +2,16 @@
 
 Observations are flat float32 vectors, or uint8 images (height, width, channels), which stay uint8
 on their way through replay and checkpoints to the network. Every other space is flattened.
+
+An algorithm may want to see the latest few observations at once (`Algorithm.observations_seen`).
+They are put side by side, the newest first, images by their channels. Everything after the adapter
+just sees a longer observation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -17,9 +23,13 @@ from p3s.types import EnvSpec, ObservationSpec
 
 
 class Adapter(gymnasium.Wrapper):
-    """Observations as float32 vectors or uint8 images, actions in [-1, 1] or an index."""
+    """Observations as float32 vectors or uint8 images, actions in [-1, 1] or an index.
 
-    def __init__(self, env: gymnasium.Env) -> None:
+    observations_seen: how many of the latest observations are shown, the newest first; before the
+    first one of an episode there is that one again.
+    """
+
+    def __init__(self, env: gymnasium.Env, observations_seen: int = 1) -> None:
         super().__init__(env)
         own = env.observation_space
         if not own.is_np_flattenable:
@@ -27,9 +37,14 @@ class Adapter(gymnasium.Wrapper):
         self._own_observation_space = own
         self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
         self._spec = observation_spec(own)
+        *others, last = self._spec.shape
+        self._shown = ObservationSpec((*others, observations_seen * last), self._spec.dtype)
+        self._observations_seen = observations_seen
+        self._latest: list[np.ndarray] = []
+        """What is shown beside the next observation."""
         self._dtype = np.dtype(self._spec.dtype)
         low, high = (0, 255) if self._spec.is_image else (-np.inf, np.inf)
-        self.observation_space = spaces.Box(low, high, self._spec.shape, self._dtype.type)
+        self.observation_space = spaces.Box(low, high, self._shown.shape, self._dtype.type)
         self._box = env.action_space if isinstance(env.action_space, spaces.Box) else None
         if self._box is not None:
             self.action_low, self.action_high = _finite_bounds(env, self._box)
@@ -46,9 +61,9 @@ class Adapter(gymnasium.Wrapper):
     def env_spec(self) -> EnvSpec:
         """Shapes for the networks."""
         if self._box is not None:
-            return EnvSpec(self._spec, int(np.prod(self._box.shape)))
+            return EnvSpec(self._shown, int(np.prod(self._box.shape)))
         assert isinstance(self.action_space, spaces.Discrete)
-        return EnvSpec(self._spec, int(self.action_space.n), discrete=True)
+        return EnvSpec(self._shown, int(self.action_space.n), discrete=True)
 
     def about_actions(self) -> dict[str, Any]:
         """What a policy file says of its actions, to give them in the environment's own range."""
@@ -65,11 +80,23 @@ class Adapter(gymnasium.Wrapper):
         observation, info = self.env.reset(**kwargs)
         if not isinstance(info, dict):
             raise ValueError("reset must return an observation and a dict")
-        return self._as_array(observation), info
+        first = self._as_array(observation)
+        self._latest = [first.copy()] * (self._observations_seen - 1)
+        return self._with_latest(first), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(self._own_action(action))
-        return self._as_array(observation), float(reward), bool(terminated), bool(truncated), info
+        seen = self._with_latest(self._as_array(observation))
+        return seen, float(reward), bool(terminated), bool(truncated), info
+
+    def _with_latest(self, observation: np.ndarray) -> np.ndarray:
+        """The observation and those before it, as many as are shown."""
+        if not self._latest:
+            return observation
+        # A copy, since an environment may write its next observation to the same memory.
+        shown = [observation.copy(), *self._latest]
+        self._latest = shown[:-1]
+        return np.concatenate(shown, axis=-1)
 
     def _as_array(self, observation: Any) -> np.ndarray:
         if self._spec.is_image:
@@ -97,6 +124,15 @@ class Adapter(gymnasium.Wrapper):
         scaled = self._center + self._half * np.asarray(action, self._center.dtype).reshape(-1)
         clipped = np.clip(scaled, self.action_low, self.action_high)
         return clipped.astype(self._box.dtype).reshape(self._box.shape)
+
+
+def seeing(make: Callable[[], Adapter], observations_seen: int) -> Callable[[], Adapter]:
+    """A function that makes the same environments, which show so many observations at once."""
+    return make if observations_seen == 1 else partial(_remake, make, observations_seen)
+
+
+def _remake(make: Callable[[], Adapter], observations_seen: int) -> Adapter:
+    return Adapter(make().env, observations_seen)
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> ObservationSpec:

@@ -67,7 +67,7 @@ class Updater:
 
     def _actions(self, observations: np.ndarray, time_step: int) -> np.ndarray | jax.Array:
         """The actions of a step, without waiting for them."""
-        if time_step <= self.scheme.random_steps:
+        if time_step <= self.scheme.num_random_steps:
             rng = keys.generator(self._seed, "random_action", time_step)
             count, size = self.scheme.num_envs, self._spec.action_size
             if self._spec.discrete:

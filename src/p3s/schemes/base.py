@@ -71,7 +71,7 @@ class Scheme:
         return self.num_learners
 
     @property
-    def random_steps(self) -> int:
+    def num_random_steps(self) -> int:
         """Own steps with uniformly random actions."""
         return 0
 
@@ -157,9 +157,9 @@ class StepScheme(Scheme):
     updates_per_step: Count | Literal["N"] = 1
     """Updates of each learner per own environment step: 1 (paper), or N, the number of
     environment copies (authors), which makes one per environment step as in a single learner."""
-    random_until: Literal["initial_steps", "next_thousand"] = "initial_steps"
-    """Actions are uniformly random until T_initial (paper), or until the next multiple of 1000
-    own steps after it (authors)."""
+    random_steps: CountOrZero | Literal["initial_steps", "next_thousand"] = "initial_steps"
+    """Own steps with uniformly random actions: a number, the steps before T_initial (paper), or
+    T_initial rounded up to a multiple of 1000 (authors)."""
     learners_start: Literal["identical", "independent"] = "identical"
     """All learners start with the same parameters (paper), or each with its own (authors)."""
 
@@ -179,17 +179,19 @@ class StepScheme(Scheme):
         return self.num_updates / self.num_envs
 
     @property
-    def random_steps(self) -> int:
-        if self.random_until == "next_thousand":
+    def num_random_steps(self) -> int:
+        if self.random_steps == "next_thousand":
             return 1000 * -(-self.initial_steps // 1000)
-        return max(0, self.initial_steps - 1)
+        if self.random_steps == "initial_steps":
+            return max(0, self.initial_steps - 1)
+        return self.random_steps
 
     @property
     def first_update(self) -> int:
         return self.initial_steps * self.num_envs
 
     def counts(self, first_step: int) -> bool:
-        return not self.skip_random_episodes or first_step > self.random_steps
+        return not self.skip_random_episodes or first_step > self.num_random_steps
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Any:
         return PopulationState(self.init_learners(key, spec))

@@ -47,7 +47,7 @@ QUICK_STEPS = 50
 QUICK: dict[str, Callable[[Any], Any]] = {
     "initial_steps": lambda steps: min(steps, QUICK_STEPS),
     "review_period": lambda steps: min(steps, QUICK_STEPS),
-    "random_until": lambda until: "initial_steps",
+    "random_steps": lambda steps: "initial_steps",
 }
 """Changes to a scheme's fields that let learning start at once."""
 
