@@ -49,6 +49,9 @@ class RunOptions:
     evaluation_workers: CountOrZero | None = None
     """Processes that play evaluations while training goes on; 0: this process; by default as many
     as there are cores besides one, where an evaluation takes long. Results do not depend on it."""
+    env_workers: CountOrZero = 0
+    """Processes that the environment copies are spread over; 0: this process. For environments
+    that take long to step. Results do not depend on it."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000

@@ -25,7 +25,7 @@ import jax
 from p3s import chief
 from p3s.config import Config, check_environment
 from p3s.envs import Adapter, seeing
-from p3s.envs.copies import Environments, LocalCopies
+from p3s.envs.workers import make_copies
 from p3s.errors import TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator
 from p3s.experience.kinds import make_experience
@@ -56,7 +56,7 @@ class Training:
         normalized = config.algorithm.normalize_observations
         self.normalizer = RunningMoments(self.spec) if normalized else Unnormalized()
         self.experience = make_experience(config, self.spec, self.normalizer)
-        self.environments: Environments = LocalCopies(make, count, seed)
+        self.environments = make_copies(make, count, seed, self.options.env_workers)
         self.rhythm = self.scheme.rhythm()
         self.returns = RecentReturns(count, self.scheme.num_recent)
         self.counters = Counters()

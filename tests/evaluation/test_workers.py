@@ -49,15 +49,15 @@ class TestDeaths:
         judge = Evaluator(training.make, training.config.algorithm, 0, workers=2)
         pending = judge.begin(champions, (), 1, 40, 300)
         deadline = time.monotonic() + 60
-        while not judge.workers.processes and time.monotonic() < deadline:
+        while not judge.workers.started and time.monotonic() < deadline:
             time.sleep(0.01)
-        os.kill(judge.workers.processes[0].pid, signal.SIGKILL)
+        os.kill(judge.workers.started[0].process.pid, signal.SIGKILL)
         assert pending.row() == expected
-        killed = judge.workers.processes[0]
-        os.kill(judge.workers.processes[-1].pid, signal.SIGKILL)
+        killed = judge.workers.started[0].process
+        os.kill(judge.workers.started[-1].process.pid, signal.SIGKILL)
         assert judge.evaluate(champions, (), 1, 40, 300) == expected
         assert killed.poll() == -signal.SIGKILL
-        assert len(judge.workers.processes) > 2
+        assert len(judge.workers.started) > 2
         judge.close()
         training.close()
 
@@ -74,10 +74,10 @@ class TestDeaths:
     def test_workers_end_with_the_run(self):
         training = small_training(evaluation_workers=2)
         training.run(300)
-        processes = training.evaluations.evaluator.workers.processes
-        assert processes
+        workers = training.evaluations.evaluator.workers.started
+        assert workers
         training.close()
-        assert all(process.poll() is not None for process in processes)
+        assert all(worker.process.poll() is not None for worker in workers)
 
 
 def test_what_cannot_be_pickled_is_played_here(capsys):
@@ -140,7 +140,7 @@ def test_workers_are_started_where_an_evaluation_takes_long(monkeypatch):
     monkeypatch.setattr(protocol, "WORTH_WORKERS", 0.0)
     training = small_training(evaluation_workers=None)
     training.run(450)
-    assert 1 <= len(training.evaluations.evaluator.workers.processes) <= 2
+    assert 1 <= len(training.evaluations.evaluator.workers.started) <= 2
     training.close()
 
 

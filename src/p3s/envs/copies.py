@@ -18,6 +18,14 @@ from p3s.envs.state import can_capture, capturable_names, capture, restore
 from p3s.errors import TrainingStopped, environment_error
 from p3s.types import EnvSpec, Episode, Transition
 
+PER_COPY = ("observations", "totals", "lengths", "num_episodes")
+"""Arrays of a snapshot with an entry for each copy."""
+
+
+def state_name(index: int) -> str:
+    """The name of a copy's captured state in a snapshot."""
+    return f"state_{index}"
+
 
 class Steps(NamedTuple):
     """What one step of the active copies gave, in the order of the copies."""
@@ -59,10 +67,15 @@ class Environments(Protocol):
 
 
 class LocalCopies:
-    """N copies in this process, stepped one after another."""
+    """Copies in this process, stepped one after another.
 
-    def __init__(self, make: Callable[[], Adapter], num_copies: int, seed: int) -> None:
-        self._seed = seed
+    first: the learner of the first copy, where the group is a part of a larger one.
+    """
+
+    def __init__(
+        self, make: Callable[[], Adapter], num_copies: int, seed: int, first: int = 0
+    ) -> None:
+        self._seed, self._first = seed, first
         self.envs = [make() for _ in range(num_copies)]
         self.spec: EnvSpec = self.envs[0].env_spec
         shape, dtype = self.spec.observation.shape, self.spec.observation.dtype
@@ -78,18 +91,19 @@ class LocalCopies:
             self._reset(index)
 
     def _reset(self, index: int) -> None:
-        seed = keys.integer(self._seed, "episode", index, int(self.num_episodes[index]))
+        learner, episode = self._first + index, int(self.num_episodes[index])
+        seed = keys.integer(self._seed, "episode", learner, episode)
         try:
             observation, _ = self.envs[index].reset(seed=seed)
         except Exception as error:
-            raise environment_error("at a reset", index, error) from error
+            raise environment_error("at a reset", learner, error) from error
         self.observations[index] = observation
-        _check_finite("observation of learner {}'s environment", self.observations)
+        self._check_finite("observation of learner {}'s environment", self.observations)
         self.totals[index], self.lengths[index] = 0.0, 0
         self.num_episodes[index] += 1
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Steps:
-        _check_finite("action of learner {}", actions)
+        self._check_finite("action of learner {}", actions)
         count = len(self.envs)
         rewards, discounts = np.zeros(count, np.float64), np.ones(count, np.float32)
         next_observations = self.observations.copy()
@@ -100,13 +114,13 @@ class LocalCopies:
                     actions[index]
                 )
             except Exception as error:
-                raise environment_error("at a step", index, error) from error
+                raise environment_error("at a step", self._first + index, error) from error
             next_observations[index], rewards[index] = observation, reward
             discounts[index] = not terminated
             if terminated or truncated:
                 ended.append(index)
-        _check_finite("observation of learner {}'s environment", next_observations)
-        _check_finite("reward of learner {}'s environment", rewards)
+        self._check_finite("observation of learner {}'s environment", next_observations)
+        self._check_finite("reward of learner {}'s environment", rewards)
         steps = Transition(self.observations, actions, rewards, discounts, next_observations)
         if len(active) < count:
             steps = Transition(*(part[active] for part in steps))
@@ -114,7 +128,9 @@ class LocalCopies:
         self.observations = next_observations.copy() if ended else next_observations
         self.totals += rewards
         self.lengths[active] += 1
-        episodes = [Episode(i, float(self.totals[i]), int(self.lengths[i])) for i in ended]
+        episodes = [
+            Episode(self._first + i, float(self.totals[i]), int(self.lengths[i])) for i in ended
+        ]
         for index in ended:
             self._reset(index)
         return Steps(steps, episodes)
@@ -122,42 +138,36 @@ class LocalCopies:
     def snapshot(self) -> dict[str, Any]:
         if not self.num_episodes.any():
             return {}
-        values: dict[str, Any] = {
-            "observations": self.observations,
-            "totals": self.totals,
-            "lengths": self.lengths,
-            "num_episodes": self.num_episodes,
-        }
+        values: dict[str, Any] = {name: getattr(self, name) for name in PER_COPY}
         if not self.exact_resume:
             return values
         if self._names is None:
             self._names = capturable_names(self.envs[0])
         states = [capture(env, self._names) for env in self.envs]
         return values | {
-            f"state_{index}": np.frombuffer(state, np.uint8) for index, state in enumerate(states)
+            state_name(index): np.frombuffer(state, np.uint8) for index, state in enumerate(states)
         }
 
     def resume(self, values: dict[str, Any]) -> None:
         if not values:
             return
-        for name in ("observations", "totals", "lengths", "num_episodes"):
+        for name in PER_COPY:
             setattr(self, name, values[name].copy())
-        if "state_0" not in values:
+        if state_name(0) not in values:
             self.exact_resume = False
             self.start()
             return
         for index, env in enumerate(self.envs):
             env.reset(seed=0)
-            restore(env, values[f"state_{index}"].tobytes())
+            restore(env, values[state_name(index)].tobytes())
 
     def close(self) -> None:
         for env in self.envs:
             env.close()
 
-
-def _check_finite(what: str, values: np.ndarray) -> None:
-    """Stop if one of the stacked values is not finite, and say whose."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        learner = int(np.argwhere(~finite)[0][0])
-        raise TrainingStopped(f"the {what.format(learner)} is {values[learner]}")
+    def _check_finite(self, what: str, values: np.ndarray) -> None:
+        """Stop if one of the stacked values is not finite, and say whose."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            index = int(np.argwhere(~finite)[0][0])
+            raise TrainingStopped(f"the {what.format(self._first + index)} is {values[index]}")

@@ -71,13 +71,13 @@ class Player:
     """Environments for evaluation, made once and used at every evaluation."""
 
     def __init__(self, make: Callable[[], Adapter], algorithm: Algorithm, seed: int) -> None:
-        self.make, self._algorithm, self._seed = make, algorithm, seed
+        self._make, self._algorithm, self._seed = make, algorithm, seed
         self.envs: list[Adapter] = []
 
     def play(self, unit: Unit) -> np.ndarray:
         """The returns of the unit's episodes, (episodes,)."""
         while len(self.envs) < unit.episodes:
-            self.envs.append(self.make())
+            self.envs.append(self._make())
         observations = np.stack([self._reset(unit, index) for index in range(unit.episodes)])
         policy = jax.device_put(unit.policy, jax.local_devices()[0])
         name = (self._seed, "evaluation_noise", unit.step, unit.group, unit.first_episode)

@@ -25,10 +25,11 @@ import numpy as np
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.evaluation.playing import Player, Unit, cut_into_units
-from p3s.evaluation.workers import CannotWork, Workers
+from p3s.evaluation.workers import Workers
 from p3s.experience.normalization import Scaling
 from p3s.trees import pick
 from p3s.types import Params
+from p3s.worker_process import CannotWork
 
 WORTH_WORKERS = 2.0
 """Seconds of an evaluation from which on workers are started for the next ones."""

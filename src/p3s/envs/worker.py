@@ -1,0 +1,72 @@
+"""A worker that holds environment copies: `python -m p3s.envs.worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from p3s.envs import Adapter
+from p3s.envs.copies import LocalCopies
+from p3s.envs.workers import Layout, attach
+from p3s.types import EnvSpec, Episode
+from p3s.worker_process import serve
+
+
+class Held:
+    """A part of the copies; each message is one of its methods and an argument."""
+
+    def __init__(self, make: Callable[[], Adapter], num_copies: int, seed: int, first: int) -> None:
+        self._copies = LocalCopies(make, num_copies, seed, first)
+        self._own = slice(first, first + num_copies)
+        self._shared: dict[str, np.ndarray] = {}
+
+    def handle(self, message: tuple[str, Any]) -> Any:
+        """Do what a message says."""
+        what, argument = message
+        method = getattr(self, what)
+        return method() if argument is None else method(argument)
+
+    def about(self) -> tuple[EnvSpec, bool]:
+        """Shapes, and whether episodes can be resumed."""
+        return self._copies.spec, self._copies.exact_resume
+
+    def start(self) -> np.ndarray:
+        """Begin the first episodes."""
+        self._copies.start()
+        return self._copies.observations
+
+    def share(self, place: tuple[str, Layout]) -> None:
+        """Use this shared memory from now on, the part of these copies."""
+        self._shared = {name: array[self._own] for name, array in attach(*place).items()}
+
+    def step(self, active: np.ndarray) -> list[Episode]:
+        """Step these copies; the episodes that ended."""
+        shared = self._shared
+        steps, episodes = self._copies.step(np.array(shared["actions"]), active)
+        shared["rewards"][active] = steps.reward
+        shared["discounts"][active] = steps.discount
+        shared["next_observations"][active] = steps.next_observation
+        shared["observations"][:] = self._copies.observations
+        return episodes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Arrays from which `resume` continues."""
+        return self._copies.snapshot()
+
+    def resume(self, values: dict[str, Any]) -> np.ndarray:
+        """Continue from a snapshot."""
+        self._copies.resume(values)
+        return self._copies.observations
+
+
+def begin(
+    make: Callable[[], Adapter], num_copies: int, seed: int, first: int
+) -> Callable[[tuple[str, Any]], Any]:
+    """Make the copies."""
+    return Held(make, num_copies, seed, first).handle
+
+
+if __name__ == "__main__":
+    serve(begin)
