@@ -71,6 +71,7 @@ class Training:
         self.stop_requested = False
         self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
         self.evaluated: list[dict[str, Any]] = []
+        self.stepping_seconds = 0.0
         self.last_review: dict[str, Any] = {}
 
     def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
@@ -100,7 +101,10 @@ class Training:
         self.normalizer.see(environments.observations[active])
         actions = self.updater.actions(environments.observations)
         self.updater.run_ahead(self.rhythm.updates_after(counters.time_step), len(active))
-        transitions, episodes = environments.step(jax.device_get(actions), active)
+        actions = jax.device_get(actions)
+        started = time.perf_counter()
+        transitions, episodes = environments.step(actions, active)
+        self.stepping_seconds += time.perf_counter() - started
         self.experience.add(transitions, ended=bool(episodes))
         counters.total_steps += len(active)
         for episode in episodes:

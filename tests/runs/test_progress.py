@@ -44,6 +44,13 @@ def test_the_time_is_estimated_once_from_steps_while_learning(monkeypatch):
     assert float(match[1]) == pytest.approx(1_000_000 / 4 / 3600, abs=0.1)
 
 
+def test_slow_environments_get_a_recommendation(monkeypatch):
+    monkeypatch.setattr(progress, "time", Clock())
+    monkeypatch.setattr(progress, "MUCH_STEPPING", -1.0)
+    lines = seen(400).splitlines()
+    assert re.fullmatch(r"stepping the .* takes \d+% of the time: --env-workers 4 .*", lines[1])
+
+
 def test_no_estimate_before_anything_is_learned(monkeypatch):
     monkeypatch.setattr(progress, "time", Clock())
     assert seen(60) == ""

@@ -15,6 +15,8 @@ from p3s.train import Training
 _REFRESH_SECONDS = 0.25
 ESTIMATE_AFTER = 10.0
 """Seconds of learning by which the time of the rest is estimated."""
+MUCH_STEPPING = 0.2
+"""Share of the time from which on workers for the environments are recommended."""
 COMPILED_AFTER = 20
 """Updates after which everything is compiled."""
 
@@ -28,7 +30,7 @@ class TrainingProgress:
         self._started, self._first_step = time.perf_counter(), training.total_steps
         self._next_refresh = 0.0
         self._first_update = training.counters.updates
-        self._learning_since: tuple[float, int] | None = None
+        self._learning_since: tuple[float, int, float] | None = None
         self._estimated = False
         self._bar: Progress | None = None
         if self._console.is_terminal:
@@ -77,9 +79,9 @@ class TrainingProgress:
         training = self._training
         if self._learning_since is None:
             if training.counters.updates >= self._first_update + COMPILED_AFTER:
-                self._learning_since = now, training.total_steps
+                self._learning_since = now, training.total_steps, training.stepping_seconds
             return
-        since, first_step = self._learning_since
+        since, first_step, stepping_before = self._learning_since
         if now < since + ESTIMATE_AFTER:
             return
         self._estimated = True
@@ -88,6 +90,15 @@ class TrainingProgress:
         if left > ESTIMATE_AFTER:
             text = f"{rate:,.0f} steps/s while learning: about {duration_text(left)} to go"
             self._console.print(text, highlight=False)
+        share = (training.stepping_seconds - stepping_before) / (now - since)
+        copies, workers = training.scheme.num_envs, training.options.env_workers
+        if share > MUCH_STEPPING and copies > 1 and workers == 0 and left > ESTIMATE_AFTER:
+            self._console.print(
+                f"stepping the environments takes {share:.0%} of the time: --env-workers {copies} "
+                "steps them side by side",
+                highlight=False,
+                soft_wrap=True,
+            )
 
     def _describe(self) -> str:
         parts = [f"{self.steps_per_second():,.0f} steps/s"]
