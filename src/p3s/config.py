@@ -20,6 +20,7 @@ from p3s.errors import UserError, unknown
 from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
 from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
+from p3s.products import has_half_width_products
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 
 RENAMED = {
@@ -109,6 +110,15 @@ class Config:
             f"cost: {updates} of each learner per environment step, "
             f"{each * learners:g} in all (a single learner makes 1)"
         )
+
+    def slow_precision(self) -> str | None:
+        """Why half-width products will be slower here, if they will."""
+        if (
+            getattr(self.algorithm, "precision", "float32") == "float32"
+            or has_half_width_products()
+        ):
+            return None
+        return "this hardware has no bfloat16 products: they will be slower than float32"
 
     def silent_chief(self) -> str | None:
         """Why the chief will never review this run, if it will not."""

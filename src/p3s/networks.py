@@ -34,6 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s.errors import UserError
+from p3s.products import Precision, product
 from p3s.types import Params
 
 Initialization = Literal["fan_in", "xavier"]
@@ -104,14 +105,19 @@ def layer_normalize(inputs: jax.Array, scale: jax.Array, shift: jax.Array) -> ja
     return centered * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON) * scale + shift
 
 
-def apply_mlp(layers: Layers, inputs: jax.Array, activation: Activation = "relu") -> jax.Array:
+def apply_mlp(
+    layers: Layers,
+    inputs: jax.Array,
+    activation: Activation = "relu",
+    precision: Precision = "float32",
+) -> jax.Array:
     """The activation between the layers, nothing after the last."""
     for layer in layers[:-1]:
-        inputs = inputs @ layer["weight"] + layer["bias"]
+        inputs = product(inputs, layer["weight"], precision) + layer["bias"]
         if "scale" in layer:
             inputs = layer_normalize(inputs, layer["scale"], layer["shift"])
         inputs = ACTIVATIONS[activation](inputs)
-    return inputs @ layers[-1]["weight"] + layers[-1]["bias"]
+    return product(inputs, layers[-1]["weight"], precision) + layers[-1]["bias"]
 
 
 def features(*inputs: jax.Array) -> jax.Array:
@@ -141,6 +147,7 @@ class Network:
     activation: Activation
     layer_norm: bool
     initialization: Initialization
+    precision: Precision = "float32"
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
         """Random parameters for inputs of the given shapes."""
@@ -167,7 +174,7 @@ class MLP(Network):
         )
 
     def apply(self, params: Layers, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Layers]:
-        return apply_mlp(params, features(*inputs), self.activation), params
+        return apply_mlp(params, features(*inputs), self.activation, self.precision), params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +208,12 @@ class Conv(Network):
             image = jnp.moveaxis(image, 1, -1)
         for layer, (_, kernel, stride) in zip(params["encoder"], NATURE_ENCODER, strict=True):
             patches = image_patches(image, kernel, stride)
-            rows = patches.reshape(-1, patches.shape[-1]) @ layer["weight"] + layer["bias"]
+            rows = patches.reshape(-1, patches.shape[-1])
+            rows = product(rows, layer["weight"], self.precision) + layer["bias"]
             image = jax.nn.relu(rows).reshape(*patches.shape[:-1], -1)
         encoded = image.reshape(*batch, -1)
-        return apply_mlp(params["head"], features(encoded, *others), self.activation), params
+        joined = features(encoded, *others)
+        return apply_mlp(params["head"], joined, self.activation, self.precision), params
 
 
 def _channels_first(shape: Shape) -> bool:

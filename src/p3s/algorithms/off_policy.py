@@ -28,6 +28,7 @@ from p3s.networks import (
     network_named,
     train_network,
 )
+from p3s.products import Precision
 from p3s.trees import merge, trained
 from p3s.types import EnvSpec, Params, Transition
 
@@ -57,6 +58,9 @@ class OffPolicy(Algorithm):
     """Activation between the layers of every network."""
     layer_norm: bool = False
     """Normalize the inputs of every activation."""
+    precision: Precision = "float32"
+    """Width of matrix products: float32, or bfloat16 summed in float32 (faster where the hardware
+    has it); everything else stays float32."""
     network: str = "auto"
     """mlp (dense layers), conv (for images), a registered network of your own, or auto: conv for
     images and mlp for everything else."""
@@ -98,6 +102,7 @@ class OffPolicy(Algorithm):
             activation=self.activation,
             layer_norm=self.layer_norm,
             initialization=self.initialization,
+            precision=self.precision,
         )
         return init_model(network, key, shapes, output_size)
 

@@ -133,7 +133,7 @@ def run(arguments: list[str]) -> int:
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     training = opening.begin(config, output.out, tensorboard=output.tensorboard)
-    for note in (config.nothing_learned(), config.silent_chief()):
+    for note in (config.nothing_learned(), config.silent_chief(), config.slow_precision()):
         if note is not None:
             print(f"note: {note}")
     if (cost := config.cost()) is not None:

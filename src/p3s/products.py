@@ -1,0 +1,60 @@
+"""Matrix products in full or in half width.
+
+float32    inputs @ weight
+bfloat16   both factors rounded to bfloat16, products summed in float32, forward and backward;
+           weights, gradients, optimizers and targets stay float32
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+Precision = Literal["float32", "bfloat16"]
+
+
+def product(inputs: jax.Array, weight: jax.Array, precision: Precision) -> jax.Array:
+    """inputs @ weight, (..., in) by (in, out)."""
+    if precision == "float32":
+        return inputs @ weight
+    return _half_width_product(inputs, weight)
+
+
+@jax.custom_vjp
+def _half_width_product(inputs: jax.Array, weight: jax.Array) -> jax.Array:
+    return _sum_in_float32(inputs.astype(jnp.bfloat16), weight.astype(jnp.bfloat16))
+
+
+def _sum_in_float32(left: jax.Array, right: jax.Array) -> jax.Array:
+    return jnp.matmul(left, right, preferred_element_type=jnp.float32)
+
+
+def _forward(inputs: jax.Array, weight: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    narrow = inputs.astype(jnp.bfloat16), weight.astype(jnp.bfloat16)
+    return _sum_in_float32(*narrow), narrow
+
+
+def _backward(
+    narrow: tuple[jax.Array, jax.Array], gradient: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    inputs, weight = narrow
+    gradient = gradient.astype(jnp.bfloat16)
+    rows, columns = (part.reshape(-1, part.shape[-1]) for part in (inputs, gradient))
+    return _sum_in_float32(gradient, weight.T), _sum_in_float32(rows.T, columns)
+
+
+_half_width_product.defvjp(_forward, _backward)
+
+
+def has_half_width_products() -> bool:
+    """Whether the hardware multiplies bfloat16; a processor that hides its features has not."""
+    if jax.default_backend() != "cpu":
+        return True
+    features = Path("/proc/cpuinfo")
+    if not features.is_file():
+        return False
+    words = set(features.read_text(encoding="utf-8", errors="replace").split())
+    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})

@@ -1,0 +1,59 @@
+"""Products in half width: what is rounded, and what is not."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from p3s.products import product
+from tests.helpers import trained
+
+
+def rounded(values) -> np.ndarray:
+    return np.asarray(jnp.asarray(values).astype(jnp.bfloat16).astype(jnp.float32), np.float64)
+
+
+RNG = np.random.default_rng(0)
+INPUTS = RNG.normal(size=(3, 7, 40)).astype(np.float32)
+WEIGHT = RNG.normal(size=(40, 5)).astype(np.float32)
+COTANGENT = RNG.normal(size=(3, 7, 5)).astype(np.float32)
+
+
+def test_factors_are_rounded_and_sums_are_not():
+    result = product(INPUTS, WEIGHT, "bfloat16")
+    assert result.dtype == jnp.float32
+    np.testing.assert_allclose(result, rounded(INPUTS) @ rounded(WEIGHT), rtol=2e-6, atol=2e-6)
+    assert not np.allclose(result, INPUTS @ WEIGHT, rtol=1e-4)
+
+
+def test_gradients_are_products_of_rounded_factors_too():
+    _, pull = jax.vjp(lambda x, w: product(x, w, "bfloat16"), INPUTS, WEIGHT)
+    by_inputs, by_weight = pull(jnp.asarray(COTANGENT))
+    assert by_inputs.dtype == by_weight.dtype == jnp.float32
+    expected = rounded(COTANGENT) @ rounded(WEIGHT).T
+    np.testing.assert_allclose(by_inputs, expected, rtol=2e-6, atol=1e-5)
+    expected = np.einsum("abi,abo->io", rounded(INPUTS), rounded(COTANGENT))
+    np.testing.assert_allclose(by_weight, expected, rtol=2e-6, atol=1e-5)
+
+
+def test_a_stack_of_networks():
+    weights = jnp.stack([WEIGHT, 2 * WEIGHT])
+    both = jax.vmap(lambda w: product(INPUTS, w, "bfloat16"))(weights)
+    np.testing.assert_allclose(both[1], 2 * product(INPUTS, WEIGHT, "bfloat16"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_a_run_in_half_width_keeps_float32_state_and_stays_close(algorithm):
+    whole, half = (
+        trained(300, algorithm=algorithm, precision=precision, evaluation_period=0)
+        for precision in ("float32", "bfloat16")
+    )
+    leaves = jax.tree.leaves(half.updater.state.learners)
+    assert {str(leaf.dtype) for leaf in leaves} <= {"float32", "int32"}
+    ours, theirs = (jax.tree.leaves(run.updater.state.learners.policy) for run in (half, whole))
+    apart = [float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)]
+    assert 0 < max(apart) < 0.2
+    for run in (whole, half):
+        run.close()
