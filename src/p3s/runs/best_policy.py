@@ -29,8 +29,15 @@ class BestPolicy:
         self.file = b""
 
     def see(self, training: Training, evaluation: dict[str, Any]) -> None:
-        """Take the policy that was just evaluated if it did better than any before."""
+        """Take the policy that was just evaluated if it did better than any before.
+
+        On-policy algorithms are evaluated with their noise, but policies are used without it: there
+        the champion's noiseless episodes count.
+        """
         champion_return = evaluation["champion_return"]
+        if "deterministic_returns" in evaluation and champion_return is not None:
+            noiseless = evaluation["deterministic_returns"][evaluation["champion"]]
+            champion_return = float(np.mean(noiseless))
         if champion_return is None or champion_return <= self.champion_return:
             return
         policy = policy_of(training)
@@ -38,9 +45,11 @@ class BestPolicy:
         self.champion_return, self.file = champion_return, policy.to_bytes()
 
     def save(self, folder: Path) -> None:
-        """Write it into a run folder; nothing before the first evaluation of a champion."""
+        """Write it into a run folder; before the first evaluation of a champion there is none."""
         if self.file:
             write_bytes(folder / BEST, self.file)
+        else:
+            (folder / BEST).unlink(missing_ok=True)
 
     def snapshot(self) -> dict[str, Any]:
         """Values from which `resume` continues."""
