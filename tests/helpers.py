@@ -23,6 +23,8 @@ from p3s.config import Config, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError
 from p3s.field_types import check_fields
+from p3s.policy import Policy
+from p3s.policy_onnx import export_onnx
 from p3s.runs import opening
 from p3s.runs.records import read_rows
 from p3s.schemes import SCHEMES, scheme_name
@@ -114,6 +116,22 @@ def assert_same_bits(ours: Training, theirs: Training) -> None:
     assert found[0].keys() == found[1].keys()
     for name, value in found[0].items():
         np.testing.assert_equal(found[1][name], value, name)
+
+
+def assert_file_and_export(policy: Policy, folder: Path) -> None:
+    """A policy's file gives its actions to the bit, and its ONNX graph nearly."""
+    policy.save(folder / "policy.safetensors")
+    loaded = Policy.load(folder / "policy.safetensors")
+    assert loaded.algorithm == policy.algorithm
+    shape = (50, *policy.spec.observation.shape)
+    observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    expected = policy.predict(observations)[0]
+    assert np.array_equal(loaded.predict(observations)[0], expected)
+    export_onnx(loaded, folder / "policy.onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(str(folder / "policy.onnx"))
+    (actions,) = session.run(None, {"observation": observations})
+    np.testing.assert_allclose(actions, expected, atol=1e-5)
 
 
 # ---------------------------------------------------------------------- run folders

@@ -113,10 +113,8 @@ class Config:
 
     def slow_precision(self) -> str | None:
         """Why half-width products will be slower here, if they will."""
-        if (
-            getattr(self.algorithm, "precision", "float32") == "float32"
-            or has_half_width_products()
-        ):
+        precision = getattr(self.algorithm, "precision", "float32")
+        if precision == "float32" or has_half_width_products():
             return None
         return "this hardware has no bfloat16 products: they will be slower than float32"
 

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import p3s
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.errors import UserError
 from p3s.learning.learners import init_learners, update_learners
@@ -17,7 +16,15 @@ from p3s.policy import Policy
 from p3s.policy_onnx import export_onnx
 from p3s.trees import pick
 from p3s.types import Guide
-from tests.helpers import OFF_POLICY, leaves, record, resume, run, small_training
+from tests.helpers import (
+    OFF_POLICY,
+    assert_file_and_export,
+    leaves,
+    record,
+    resume,
+    run,
+    small_training,
+)
 from tests.helpers_losses import SPECS, random_batch
 
 SMALL_ENV = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
@@ -135,16 +142,7 @@ class TestContract:
         policy = Policy(
             made, jax.device_get(made.init(jax.random.key(0), spec).policy), spec, about
         )
-        policy.save(tmp_path / "policy.safetensors")
-        loaded = p3s.load(tmp_path / "policy.safetensors")
-        observations = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-        expected = policy.predict(observations)[0]
-        assert np.array_equal(loaded.predict(observations)[0], expected)
-        export_onnx(loaded, tmp_path / "policy.onnx")
-        runtime = pytest.importorskip("onnxruntime")
-        session = runtime.InferenceSession(str(tmp_path / "policy.onnx"))
-        (actions,) = session.run(None, {"observation": observations})
-        np.testing.assert_allclose(actions, expected, atol=1e-5)
+        assert_file_and_export(policy, tmp_path)
 
 
 def test_wrong_kind_of_actions():

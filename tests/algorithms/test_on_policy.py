@@ -115,7 +115,7 @@ class TestRun:
 
     def test_policy_file_and_export(self, whole, tmp_path):
         (_, kind), path, training, _ = whole
-        policy, loaded = training.policy(), p3s.load(path)
+        policy, loaded = training.policy(), p3s.load(path, last=True)
         assert np.array_equal(loaded.scaling.mean, training.normalizer.scaling.mean)
         draw = np.random.default_rng(0)
         size = (50, policy.spec.observation_size)

@@ -7,15 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import p3s
 from p3s.algorithms import ALGORITHMS
 from p3s.algorithms.off_policy import POLICY_FIELDS, ActorCritic
 from p3s.config import resolve
 from p3s.errors import UserError
 from p3s.policy import Policy
-from p3s.policy_onnx import export_onnx
 from p3s.types import Guide
-from tests.helpers import leaves, problem_of
+from tests.helpers import assert_file_and_export, leaves, problem_of
 from tests.helpers_losses import SPECS, random_batch
 
 WITH_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, ActorCritic)]
@@ -88,17 +86,7 @@ def test_policy_files_and_export(tmp_path):
     about = {"action_low": [-2.0, 0.0], "action_high": [2.0, 1.0], "action_shape": [2]}
     params = jax.device_get(made.init(jax.random.key(0), spec).policy)
     policy = Policy(made, params, spec, about)
-    policy.save(tmp_path / "policy.safetensors")
-    loaded = p3s.load(tmp_path / "policy.safetensors")
-    assert loaded.algorithm == made
-    observations = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
-    expected = policy.predict(observations)[0]
-    assert np.array_equal(loaded.predict(observations)[0], expected)
-    export_onnx(loaded, tmp_path / "policy.onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(str(tmp_path / "policy.onnx"))
-    (actions,) = session.run(None, {"observation": observations})
-    np.testing.assert_allclose(actions, expected, atol=1e-5)
+    assert_file_and_export(policy, tmp_path)
 
 
 def test_settings_survive_json():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -150,6 +151,8 @@ class TestNumbers:
         parts = [(200, 400, 1), (400, 500, 0), (500, 8000, 2)]
         assert lineage_strip(run) == parts
         assert lineage_strip(run, most=2) == [(200, 500, 1), (500, 8000, 2)]
+        nobody = dataclasses.replace(run, lineage=[{"step": 100, "best": None, "beta": 1.0}])
+        assert lineage_strip(nobody) == []
 
     def test_thin(self):
         assert thin(3, 120).tolist() == [0, 1, 2]

@@ -6,6 +6,7 @@ import pytest
 
 import p3s
 from p3s.errors import UserError
+from p3s.policy import policy_of
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST, BestPolicy
 from p3s.runs.records import read_rows
@@ -39,7 +40,8 @@ class Evaluations:
     def see(self, best: BestPolicy, *returns: float | None) -> None:
         for value in returns:
             self.training.counters.total_steps += 1
-            best.see(self.training, {"champion_return": value})
+            champion = None if value is None else policy_of(self.training)
+            best.see(champion, {"champion_return": value})
 
 
 def test_ties_and_missing_champions(tmp_path):
@@ -108,3 +110,19 @@ def test_a_saved_population_has_it_too(tmp_path):
     assert "champion_return" in p3s.load(tmp_path / "saved").about["run"]
     with pytest.raises(UserError, match="no policy"):
         p3s.load(tmp_path)
+    other = p3s.Population("Pendulum-v1", hidden_sizes=(16,), evaluation_period=0, seed=1)
+    other.learn(20, progress_bar=False)
+    other.save(tmp_path / "saved")
+    assert p3s.load(tmp_path / "saved").about["run"]["seed"] == 1
+
+
+def test_on_policy_the_noiseless_episodes_decide(tmp_path):
+    evaluations, best = Evaluations(tmp_path), BestPolicy()
+    for noisy, noiseless in ((3.5, 25.0), (2.5, 35.0), (9.0, 30.0)):
+        evaluations.training.counters.total_steps += 1
+        row = {"champion": 0, "champion_return": noisy, "deterministic_returns": [[noiseless] * 2]}
+        best.see(policy_of(evaluations.training), row)
+    best.save(tmp_path)
+    about = p3s.load(tmp_path / BEST).about["run"]
+    assert (about["step"], about["champion_return"]) == (2, 35.0)
+    evaluations.training.close()

@@ -71,7 +71,7 @@ def test_replay_and_checkpoint_hold_bytes(folder):
 
 
 def test_policy_file_predicts_and_is_evaluated(folder, capsys):
-    policy = p3s.load(folder)
+    policy = p3s.load(folder, last=True)
     batch = images(6)
     actions, _ = policy.predict(batch)
     assert actions.shape == (6,)
@@ -83,7 +83,7 @@ def test_policy_file_predicts_and_is_evaluated(folder, capsys):
     assert (about["observation_shape"], about["observation_dtype"]) == ([40, 40, 1], "uint8")
     returns = p3s.evaluate(policy, episodes=3)
     assert set(returns.tolist()) <= {-1.0, 1.0}
-    code, output, _ = call(capsys, "evaluate", folder, "--episodes", 3)
+    code, output, _ = call(capsys, "evaluate", folder, "--last", "--episodes", 3)
     assert code == 0
     assert f"return {returns.mean():,.1f}" in output
     again = p3s.evaluate(p3s.Population.load(folder), episodes=3)

@@ -20,6 +20,7 @@ from p3s.learning import devices
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
+from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.records import RunFolder
 from p3s.train import Training
@@ -177,7 +178,9 @@ def train(training: Training, report: bool) -> int:
         training.close()
         print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
         return 128 + received[0]
-    print(f"policy: {path / 'policy.safetensors'}")
+    print(f"policy: {path / LAST}")
+    if (path / BEST).exists():
+        print(f"best policy: {path / BEST}")
     if report:
         print(leave_run_page(path))
     return 0

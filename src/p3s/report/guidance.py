@@ -55,12 +55,14 @@ def distances(run: RunResult, points: int = POINTS) -> dict[str, np.ndarray]:
 
 
 def lineage_strip(run: RunResult, most: int = 200) -> list[tuple[int, int, int]]:
-    """The best learner over time as (first step, last step, learner).
+    """The best learner over time as (first step, last step, learner); empty if none was chosen.
 
     A choice holds until the next review. With more than `most` reviews, neighboring reviews are
     merged and the most frequent learner stands for them.
     """
     rows = [row for row in run.lineage if row.get("best") is not None]
+    if not rows:
+        return []
     ends = [row["step"] for row in rows[1:]] + [max(rows[-1]["step"], run.last_step)]
     size = -(-len(rows) // most)
     parts: list[tuple[int, int, int]] = []

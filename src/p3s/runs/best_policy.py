@@ -26,17 +26,28 @@ class BestPolicy:
         self.file = b""
 
     def see(self, champion: Policy | None, evaluation: dict[str, Any]) -> None:
-        """Take the champion of an evaluation if it did better than any before."""
+        """Take the champion of an evaluation if it did better than any before.
+
+        On-policy algorithms are evaluated with their noise, but policies are used without it: there
+        the champion's noiseless episodes count.
+        """
+        if champion is None:
+            return
         champion_return = evaluation["champion_return"]
-        if champion is None or champion_return <= self.champion_return:
+        if "deterministic_returns" in evaluation:
+            noiseless = evaluation["deterministic_returns"][evaluation["champion"]]
+            champion_return = float(np.mean(noiseless))
+        if champion_return <= self.champion_return:
             return
         champion.about["run"]["champion_return"] = champion_return
         self.champion_return, self.file = champion_return, champion.to_bytes()
 
     def save(self, folder: Path) -> None:
-        """Write it into a run folder; nothing before the first evaluation of a champion."""
+        """Write it into a run folder; before the first evaluation of a champion there is none."""
         if self.file:
             write_bytes(folder / BEST, self.file)
+        else:
+            (folder / BEST).unlink(missing_ok=True)
 
     def snapshot(self) -> dict[str, Any]:
         """Values from which `resume` continues."""
