@@ -34,8 +34,8 @@ from p3s.algorithms.off_policy import OffPolicy
 from p3s.experience.replay import Ring
 from p3s.experience.rows import empty_rows, unpack_transitions
 from p3s.learning import devices
+from p3s.learning.devices import compiler_options
 from p3s.learning.learners import init_learners, update_learners
-from p3s.learning.program import compiler_options
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Transition
 

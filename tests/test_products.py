@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from p3s.products import product
+from p3s.algorithms import ALGORITHMS
+from p3s.learning.devices import library_for
+from p3s.products import half_width, product
 from tests.helpers import trained
 
 
@@ -28,14 +30,33 @@ def test_factors_are_rounded_and_sums_are_not():
     assert not np.allclose(result, INPUTS @ WEIGHT, rtol=1e-4)
 
 
-def test_gradients_are_products_of_rounded_factors_too():
+def test_gradients_are_products_in_full_width():
     _, pull = jax.vjp(lambda x, w: product(x, w, "bfloat16"), INPUTS, WEIGHT)
     by_inputs, by_weight = pull(jnp.asarray(COTANGENT))
     assert by_inputs.dtype == by_weight.dtype == jnp.float32
-    expected = rounded(COTANGENT) @ rounded(WEIGHT).T
-    np.testing.assert_allclose(by_inputs, expected, rtol=2e-6, atol=1e-5)
-    expected = np.einsum("abi,abo->io", rounded(INPUTS), rounded(COTANGENT))
+    np.testing.assert_allclose(by_inputs, COTANGENT @ WEIGHT.T, rtol=2e-6, atol=1e-5)
+    expected = np.einsum("abi,abo->io", INPUTS, COTANGENT)
     np.testing.assert_allclose(by_weight, expected, rtol=2e-6, atol=1e-5)
+
+
+def test_rounding():
+    """To the nearest, ties away from zero; infinity and NaN stay what they are."""
+    step = 2.0**-7  # between bfloat16 numbers at 1
+    given = [1.0, 1 + step / 4, 1 + step / 2, 1 + 3 * step / 4, -1 - step / 2, 0.0, -0.0]
+    expected = [1.0, 1.0, 1 + step, 1 + step, -1 - step, 0.0, -0.0]
+    found = np.asarray(half_width(jnp.asarray(given, jnp.float32)).astype(jnp.float32))
+    np.testing.assert_array_equal(found, np.asarray(expected, np.float32))
+    special = jnp.asarray([jnp.inf, -jnp.inf, jnp.nan], jnp.float32)
+    np.testing.assert_array_equal(half_width(special).astype(jnp.float32), special)
+
+
+def test_the_library_depends_on_the_fields_alone():
+    def library(**fields) -> str:
+        return library_for(ALGORITHMS["td3"](**fields))
+
+    assert library() == library(hidden_sizes=(1024, 256)) == "eigen"
+    assert library(hidden_sizes=(1024, 512)) == library(precision="bfloat16") == "ynnpack"
+    assert library_for(ALGORITHMS["ppo"]()) == "eigen"
 
 
 def test_a_stack_of_networks():

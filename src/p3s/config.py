@@ -152,7 +152,9 @@ class Config:
         name = "rollout" if algorithm.on_policy else record["scheme"]
         scheme = build(SCHEMES, "scheme", name, fields)
         env = record["environment"]
-        options = {option.name: record[option.name] for option in dataclasses.fields(RunOptions)}
+        # Options that a run of an older version does not have are as by default.
+        known = {option.name for option in dataclasses.fields(RunOptions)} & record.keys()
+        options = {name: record[name] for name in known}
         return cls(
             EnvName(**env) if env is not None else None,
             scheme,

@@ -68,7 +68,7 @@ class Training:
         )
         self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
-        self.stop_requested = False
+        self.stop_requested, self._checkpoint_due = False, False
         self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
         self.evaluated: list[dict[str, Any]] = []
         self.stepping_seconds = 0.0
@@ -132,16 +132,22 @@ class Training:
         def due(period: int) -> bool:
             return period > 0 and (last or self.total_steps // period > previous // period)
 
-        log, checkpoint = due(self.options.log_period), due(self.options.checkpoint_period)
-        if log or checkpoint:
+        log = due(self.options.log_period)
+        overdue, self._checkpoint_due = (
+            self._checkpoint_due,
+            self._checkpoint_due or due(self.options.checkpoint_period),
+        )
+        if log:
             self.updater.settle()
-        if due(self.options.evaluation_period):
+        evaluation = due(self.options.evaluation_period)
+        if evaluation:
             self.evaluations.begin(self)
-        self._collect_evaluations(wait=last)
+        # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
+        self._collect_evaluations(wait=last or (evaluation and overdue))
         if log:
             means = chief.mean_returns(self.returns.values).tolist()
             self.folder.append("metrics", self.updater.metrics.row(self.counters, means))
-        if last or checkpoint:
+        if last or (self._checkpoint_due and not self.evaluations.under_way):
             self.checkpoint()
 
     def evaluate(self) -> dict[str, Any]:
@@ -191,6 +197,7 @@ class Training:
 
     def checkpoint(self) -> None:
         """Write a checkpoint and the policies into the run folder."""
+        self._checkpoint_due = False
         self.folder.checkpoint(self)
 
     def attach(self, folder: RunFolder) -> None:

@@ -51,6 +51,7 @@ class TestFields:
         "num_value_actions": 8, "num_particles": 8, "num_values": 3,
         "exploration_noise_kind": "gaussian",
         "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
+        "precision": "bfloat16",
     }  # fmt: skip
     only_in_updates = ("double", "num_value_actions", "num_particles")
     elsewhere = ("batch_size", "policy_period", "normalize_observations")

@@ -12,7 +12,7 @@ from p3s.algorithms import ALGORITHMS
 from p3s.schemes import P3S
 from p3s.schemes.p3s import P3SState
 from p3s.train import Training
-from p3s.types import EnvSpec
+from p3s.types import EnvSpec, Transition
 from tests.helpers import leaves, small_training
 
 DRAW = np.random.default_rng(0)
@@ -89,6 +89,35 @@ class TestP3S:
         assert review["change"] == pytest.approx((0.08 + 0.32) / 2, rel=1e-5)
         assert review["best"] is None
         assert review["beta"] == 0.5  # 0.2 < max(2 * 0.2, d_min) / 1.5
+
+    def test_policy_minibatches_are_measured_on_a_tenth(self):
+        """What `every_minibatch` finds on the first tenth of the states, at policy steps only."""
+        fields = {"algorithm": dataclasses.replace(self.scheme.algorithm, batch_size=30)}
+        every, few = (
+            dataclasses.replace(self.scheme, distance_estimate=estimate, **fields)
+            for estimate in ("every_minibatch", "policy_minibatches")
+        )
+        draw = np.random.default_rng(3)
+        learners = self.scheme.init_learners(jax.random.key(0), self.spec)
+        state = self.state(guide=jax.tree.map(lambda leaf: 0.5 * leaf[0], learners.policy))
+        shapes = {"observation": (3, 30, 2), "action": (3, 30, 1), "reward": (3, 30),
+                  "discount": (3, 30), "next_observation": (3, 30, 2)}  # fmt: skip
+        batches = Transition(
+            **{name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        )
+        key = jax.random.key(1)
+        after, _ = few.learn(state, batches, key, with_policy=False)
+        assert int(after.num_measured) == 0
+        after, _ = few.learn(state, batches, key, with_policy=True)
+        expected = every._measure_minibatches(
+            after._replace(spread_sums=state.spread_sums, change_sums=state.change_sums),
+            batches.observation[:, :3],
+        )
+        np.testing.assert_allclose(after.spread_sums, expected.spread_sums, rtol=1e-5)
+        np.testing.assert_allclose(after.change_sums, expected.change_sums, rtol=1e-5)
+        assert int(after.num_measured) == 1
+        _, review = few.review(after, np.zeros((3, 1)), np.zeros((5, 2), np.float32), DRAW)
+        assert review["spread"] == pytest.approx(np.mean(after.spread_sums))
 
     def test_nobody_is_guided_before_the_first_selection_in_authors(self):
         scheme = dataclasses.replace(self.scheme, guide_from_start=False)

@@ -50,6 +50,7 @@ class Adapter(gymnasium.Wrapper):
             self.action_low, self.action_high = _finite_bounds(env, self._box)
             self._center = (self.action_high + self.action_low) / 2
             self._half = (self.action_high - self.action_low) / 2
+            self._flat_actions = self._box.shape == self._center.shape
             self.action_space = spaces.Box(-1.0, 1.0, self._center.shape, np.float32)
         elif not isinstance(env.action_space, spaces.Discrete):
             raise UserError(
@@ -121,9 +122,13 @@ class Adapter(gymnasium.Wrapper):
         if self._box is None:
             assert isinstance(self.env.action_space, spaces.Discrete)
             return int(action) + int(self.env.action_space.start)
-        scaled = self._center + self._half * np.asarray(action, self._center.dtype).reshape(-1)
-        clipped = np.clip(scaled, self.action_low, self.action_high)
-        return clipped.astype(self._box.dtype).reshape(self._box.shape)
+        scaled = np.asarray(action, np.float64).reshape(-1) * self._half
+        scaled += self._center
+        # np.clip takes three times as long.
+        np.maximum(scaled, self.action_low, out=scaled)
+        np.minimum(scaled, self.action_high, out=scaled)
+        own = scaled.astype(self._box.dtype)
+        return own if self._flat_actions else own.reshape(self._box.shape)
 
 
 def seeing(make: Callable[[], Adapter], observations_seen: int) -> Callable[[], Adapter]:

@@ -9,7 +9,7 @@ in the processor's cache, where fifty simulations in turn do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +20,7 @@ from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.errors import TrainingStopped, environment_error
 from p3s.experience.normalization import Scaling, normalize
+from p3s.learning.devices import compiler_options, library_for
 from p3s.types import Params
 
 EPISODES_TOGETHER = 5
@@ -60,11 +61,10 @@ def cut_into_units(
     ]
 
 
-@partial(jax.jit, static_argnums=0, static_argnames="explore")
-def _act(
-    algorithm: Algorithm, policy: Params, observations: jax.Array, key: jax.Array, explore: bool
-) -> jax.Array:
-    return algorithm.act(policy, observations, key, explore=explore)
+@lru_cache(maxsize=8)
+def _acting(algorithm: Algorithm, explore: bool) -> Any:
+    options = compiler_options(library_for(algorithm))
+    return jax.jit(partial(algorithm.act, explore=explore), compiler_options=options)
 
 
 class Player:
@@ -81,7 +81,7 @@ class Player:
         observations = np.stack([self._reset(unit, index) for index in range(unit.episodes)])
         policy = jax.device_put(unit.policy, jax.local_devices()[0])
         name = (self._seed, "evaluation_noise", unit.step, unit.group, unit.first_episode)
-        noise = keys.key(*name)
+        noise, act = keys.key(*name), _acting(self._algorithm, unit.explore)
         returns, playing, time = np.zeros(unit.episodes), list(range(unit.episodes)), 0
         while playing:
             if time == LONGEST_EPISODE:
@@ -92,7 +92,7 @@ class Player:
             time += 1
             key = jax.random.fold_in(noise, time) if unit.explore else noise
             seen = normalize(observations, unit.scaling)
-            actions = np.asarray(_act(self._algorithm, policy, seen, key, explore=unit.explore))
+            actions = np.asarray(act(policy, seen, key))
             if not np.isfinite(actions).all():
                 raise TrainingStopped(
                     f"the policy of learner {unit.group} produced non-finite actions"

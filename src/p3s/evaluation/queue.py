@@ -45,6 +45,11 @@ class EvaluationQueue:
         counts = {"step": counters.total_steps, "updates": counters.total_updates}
         self._begun.append(Begun(pending, counts, round(counters.seconds, 3), champion))
 
+    @property
+    def under_way(self) -> bool:
+        """Whether an evaluation has begun and was not taken yet."""
+        return bool(self._begun)
+
     def finished(self, wait: bool) -> Iterator[tuple[dict[str, Any], Policy | None]]:
         """Rows with their champions, as far as they are done; all of them if we wait."""
         while self._begun and (wait or self._begun[0].pending.done()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 from p3s.algorithms import Algorithm
@@ -18,6 +19,8 @@ def begin(
 ) -> Callable[[Unit], np.ndarray]:
     """Get ready to play; makes an environment at once, to fail early if it cannot."""
     devices.prepare()
+    # Every action is waited for: a hand-over to another thread would double its time.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     player = Player(make, algorithm, seed)
     player.envs.append(make())
     return player.play

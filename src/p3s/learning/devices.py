@@ -1,16 +1,28 @@
-"""The devices of a population: how jax is set up, and where learners are placed."""
+"""The devices of a population: how jax is set up and compiles, and where learners are placed."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, Literal
 
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from p3s.algorithms import Algorithm
 from p3s.types import Params
 
+Library = Literal["eigen", "ynnpack"]
+"""Who multiplies matrices on a CPU."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    # Parameters are overwritten after their last use: see that, instead of copying them first.
+    "xla_cpu_copy_insertion_use_region_analysis": {"eigen": True, "ynnpack": True},
+    "xla_cpu_experimental_ynn_fusion_type": {"eigen": "", "ynnpack": "individual_dot"},
+}
+WIDE = 512
+"""Width of layers from which on YNNPACK multiplies faster (docs/speed.md has the measurements)."""
 FEWEST_PER_DEVICE = 4
 """With fewer learners on a device, handing out the work costs more than it gains."""
 
@@ -48,3 +60,32 @@ def place(tree: Params, mesh: Mesh, stacked: bool) -> Params:
         return jax.device_put(tree, mesh.devices[0])
     spec = PartitionSpec("learners") if stacked else PartitionSpec()
     return jax.device_put(tree, NamedSharding(mesh, spec))
+
+
+def library_for(algorithm: Algorithm) -> Library:
+    """The faster library for the products of this algorithm's updates.
+
+    The choice depends on nothing but the algorithm's fields: the two round differently, and a run
+    must give the same bits when it is repeated or resumed.
+    """
+    half_width = getattr(algorithm, "precision", "float32") == "bfloat16"
+    sizes = getattr(algorithm, "hidden_sizes", ())
+    wide = bool(sizes) and min(sizes) >= WIDE
+    return "ynnpack" if half_width or wide else "eigen"
+
+
+@lru_cache
+def compiler_options(library: Library = "eigen") -> dict[str, Any]:
+    """The options for this machine that its version of the compiler knows."""
+    if jax.default_backend() != "cpu":
+        return {}
+
+    def known(name: str, value: Any) -> bool:
+        try:
+            jax.jit(lambda: 0, compiler_options={name: value})()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    values = {name: by_library[library] for name, by_library in OPTIONS.items()}
+    return {name: value for name, value in values.items() if known(name, value)}

@@ -19,7 +19,7 @@ import numpy as np
 from p3s import keys
 from p3s.experience import Batches
 from p3s.experience.normalization import Scaling, normalize_batches
-from p3s.learning.devices import learner_mesh, place
+from p3s.learning.devices import compiler_options, learner_mesh, library_for, place
 from p3s.schemes import Scheme
 from p3s.types import EnvSpec, Metrics
 
@@ -27,29 +27,6 @@ Unpack = Callable[[EnvSpec, Any], Any]
 """Makes what a scheme learns from out of the rows that `learn` is given."""
 Pattern = tuple[bool, ...]
 """For each update of a stretch, whether it includes a policy step."""
-
-CPU_OPTIONS = {
-    # Parameters are overwritten after their last use: see that, instead of copying them first.
-    "xla_cpu_copy_insertion_use_region_analysis": True,
-    # Eigen's products are faster than YNNPACK's at the sizes of these networks.
-    "xla_cpu_experimental_ynn_fusion_type": "",
-}
-
-
-@lru_cache(maxsize=1)
-def compiler_options() -> dict[str, Any]:
-    """The options for this machine that its version of the compiler knows."""
-    if jax.default_backend() != "cpu":
-        return {}
-
-    def known(name: str, value: Any) -> bool:
-        try:
-            jax.jit(lambda: 0, compiler_options={name: value})()
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
-
-    return {name: value for name, value in CPU_OPTIONS.items() if known(name, value)}
 
 
 def repeated_unit(pattern: Pattern) -> Pattern:
@@ -65,7 +42,14 @@ class Stretch:
     that repeats is compiled once and looped over.
     """
 
-    def __init__(self, learn: Callable[..., Any], pattern: Pattern, state: Any, *inputs: Any):
+    def __init__(
+        self,
+        learn: Callable[..., Any],
+        options: dict[str, Any],
+        pattern: Pattern,
+        state: Any,
+        *inputs: Any,
+    ) -> None:
         unit = repeated_unit(pattern)
         repeats = len(pattern) // len(unit)
         self.metric_names: list[tuple[str, ...]] = []
@@ -108,7 +92,7 @@ class Stretch:
             numbers = first + len(unit) * jnp.arange(repeats, dtype=jnp.int32)
             return jax.lax.scan(once, moving, (rows, numbers))
 
-        self.compiled: Any = jax.jit(move, donate_argnums=0, compiler_options=compiler_options())
+        self.compiled: Any = jax.jit(move, donate_argnums=0, compiler_options=options)
 
     def __call__(self, state: Any, *inputs: Any) -> tuple[Any, list[jax.Array]]:
         """The new state; for each update of the unit its metrics, (repeats, metrics, learners)."""
@@ -135,6 +119,7 @@ class Compiled:
         self.init = jax.jit(lambda key: scheme.init(key, spec))
         self.act: Any = jax.jit(scheme.act)
         self.stretches: dict[Pattern, Stretch] = {}
+        self._options = compiler_options(library_for(scheme.algorithm))
 
         def learn(
             with_policy: bool, state: Any, rows: Any, scaling: Scaling | None, key: Any, update: Any
@@ -147,7 +132,7 @@ class Compiled:
     def learn(self, pattern: Pattern, *inputs: Any) -> tuple[Any, list[jax.Array]]:
         """A stretch of updates, compiled when it is first asked for."""
         if pattern not in self.stretches:
-            self.stretches[pattern] = Stretch(self._learn, pattern, *inputs)
+            self.stretches[pattern] = Stretch(self._learn, self._options, pattern, *inputs)
         return self.stretches[pattern](*inputs)
 
 

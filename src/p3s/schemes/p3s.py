@@ -34,9 +34,12 @@ from p3s.schemes.base import StepScheme
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
+DistanceEstimate = Literal["period_end", "every_minibatch", "policy_minibatches"]
 NOBODY = -1
 SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-4, 1e4
 """The authors' code clips the distance at each state to this range before averaging."""
+STATES_PER_MEASURED = 10
+"""States of a minibatch for each one that `policy_minibatches` measures on."""
 
 
 class P3SState(NamedTuple):
@@ -69,9 +72,10 @@ class P3S(StepScheme):
     beta_limit: Annotated[float, Bounds(least=1, most=1e12)] = 1e9
     """β doubles only while below this and halves only while above its inverse: 1000 (authors); the
     text has no bound, so `paper` has one so wide that it only keeps β finite and above 0."""
-    distance_estimate: Literal["period_end", "every_minibatch"] = "period_end"
-    """Measure D_spread and D_change on one batch at the end of a period (paper), or average every
-    minibatch's values, clipped to [1e-4, 1e4] at each state (authors)."""
+    distance_estimate: DistanceEstimate = "period_end"
+    """Measure D_spread and D_change on one batch at the end of a period (paper), or average them
+    over the period, clipped to [1e-4, 1e4] at each state: over every minibatch (authors), or over a
+    tenth of each minibatch of a policy step (policy_minibatches), which costs next to nothing."""
     distances_exclude: Literal["period_best", "new_best"] = "period_best"
     """Whom D_spread and D_change leave out: the best of the period that ends (paper), or the best
     just selected (authors)."""
@@ -105,20 +109,23 @@ class P3S(StepScheme):
     ) -> tuple[P3SState, Metrics]:
         state, metrics = super().learn(state, batches, key, with_policy)
         if self.distance_estimate == "every_minibatch":
-            state = self._measure_minibatches(state, batches)
+            state = self._measure_minibatches(state, batches.observation)
+        elif self.distance_estimate == "policy_minibatches" and with_policy:
+            few = -(-batches.reward.shape[1] // STATES_PER_MEASURED)
+            state = self._measure_minibatches(state, batches.observation[:, :few])
         return state, metrics
 
-    def _measure_minibatches(self, state: P3SState, batches: Transition) -> P3SState:
-        """Add each learner's distances on the minibatch it has just learned from."""
+    def _measure_minibatches(self, state: P3SState, observations: jax.Array) -> P3SState:
+        """Add each learner's distances on what it has just learned from, (learners, batch, ...)."""
 
-        def measure(policy: Params, old: Params, batch: Transition) -> tuple[jax.Array, jax.Array]:
+        def measure(policy: Params, old: Params, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
             def clipped_mean(other: Params) -> jax.Array:
-                distance = self.algorithm.distance(policy, other, batch.observation)
+                distance = self.algorithm.distance(policy, other, seen)
                 return jnp.clip(distance, SMALLEST_DISTANCE, LARGEST_DISTANCE).mean()
 
             return clipped_mean(state.guide), clipped_mean(old)
 
-        spreads, changes = jax.vmap(measure)(self.policies(state), state.old_policies, batches)
+        spreads, changes = jax.vmap(measure)(self.policies(state), state.old_policies, observations)
         return state._replace(
             spread_sums=state.spread_sums + spreads,
             change_sums=state.change_sums + changes,
@@ -128,7 +135,7 @@ class P3S(StepScheme):
     @partial(jax.jit, static_argnums=0)
     def _measure(self, state: P3SState, observations: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Each learner's distance to the guide and to its own old policy."""
-        if self.distance_estimate == "every_minibatch":
+        if self.distance_estimate != "period_end":
             count = jnp.maximum(state.num_measured, 1)
             return state.spread_sums / count, state.change_sums / count
         policies = self.policies(state)
