@@ -49,7 +49,7 @@ class RunOptions:
     """Noiseless episodes of each learner at an evaluation."""
     evaluation_workers: CountOrZero | None = None
     """Processes that play evaluations while training goes on; 0: this process; by default as many
-    as there are cores besides one, where an evaluation takes long. Results do not depend on it."""
+    as there are cores, where an evaluation takes long. Results do not depend on it."""
     env_workers: CountOrZero = 0
     """Processes that the environment copies are spread over; 0: this process. For environments
     that take long to step. Results do not depend on it."""

@@ -23,7 +23,7 @@ from p3s.experience.normalization import Scaling, normalize
 from p3s.learning.devices import compiler_options, library_for
 from p3s.types import Params
 
-EPISODES_TOGETHER = 5
+EPISODES_TOGETHER = 10
 LONGEST_EPISODE = 100_000
 """Steps after which an evaluation is given up."""
 

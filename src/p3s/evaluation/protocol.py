@@ -66,7 +66,7 @@ class Evaluator:
     """Judges populations; `workers` is a number of processes, or None for as many as are worth it.
 
     None plays the first evaluation in this process. If it takes long and there are several cores,
-    the next ones are played by one worker less than there are cores.
+    the next ones are played by as many workers as there are cores.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Evaluator:
         if self._undecided:
             self._undecided = False
             if time.perf_counter() - started > WORTH_WORKERS and available_cores() > 1:
-                self._start_workers(available_cores() - 1)
+                self._start_workers(min(available_cores(), len(units)))
         return pending
 
     def evaluate(self, *arguments: Any, **options: Any) -> dict[str, Any]:
