@@ -1,15 +1,23 @@
 """Throughput of p3s beside Stable-Baselines3, SBX and the machine's matrix-product limit.
 
-    make bench      or      python benchmarks/throughput.py [--rounds 10] [--seconds 2]
+    make bench      or      python benchmarks/throughput.py [--rounds 8] [--seconds 2] [--only NAME]
 
 TD3 on HalfCheetah-v5, networks 400-300, batch 100, one update per environment step of a learner,
-10,000 random steps before the first update (the paper's T_initial). Steps/s are environment steps
-over all learners; for all of them they equal learner-updates/s.
+10,000 random steps before the first update (the paper's T_initial), unless a case says otherwise.
+Steps/s are environment steps over all learners; with one update per step they equal
+learner-updates/s.
 
-Every case is a process of its own. They are started one after another and then take turns of a few
-seconds, all others standing still, since a machine's speed may change within minutes. Rates are
-medians over the rounds, ratios medians of the ratios within a round. Cases with the paper's
-evaluation come last, one whole evaluation period each.
+Every case is a process of its own. The cases of a group are started one after another and then take
+turns, all others standing still, since a machine's speed may change within minutes. Rates are
+medians over the rounds, ratios medians of the ratios within a round.
+
+    training          the whole loop, nothing evaluated
+    updates           compiled updates alone
+    small             networks 64-64 on Hopper-v5; p3s makes N updates of each learner per own step
+    slow environment  a simulator that sleeps 5 ms, 16 copies, before anything is learned
+    one evaluation    50 episodes of HalfCheetah-v5, nothing else running
+    evaluated         10 episodes every 4000 steps: the paper's protocol (every learner and the
+                      champion again), SB3's EvalCallback; a turn is one period
 """
 
 from __future__ import annotations
@@ -24,8 +32,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,9 +48,98 @@ from p3s.train import Training
 
 ENV = "HalfCheetah-v5"
 OBSERVATION, ACTION, HIDDEN, BATCH = 17, 6, (400, 300), 100
-RANDOM_STEPS, EVALUATION_PERIOD = 10_000, 4000
-COUNTS = (1, 2, 4, 8, 16)
-PEERS = ("sb3", "sbx")
+RANDOM_STEPS, EVALUATION_PERIOD, EVALUATION_EPISODES = 10_000, 4000, 10
+SLEEP, SLEEPING_COPIES = 0.005, 16
+FOREVER = 10**9
+
+
+def p3s_case(count: int, mode: str = "training", env: str = ENV, **fields: Any) -> list[str]:
+    return ["p3s", json.dumps({"count": count, "mode": mode, "env": env, "fields": fields})]
+
+
+def peer_case(library: str, mode: str = "training") -> list[str]:
+    return ["peer", library, mode]
+
+
+SMALL = {"env": "Hopper-v5", "hidden_sizes": (64, 64), "updates_per_step": 4}
+SLOW = {"mode": "stepping", "env": "throughput:Sleeping-v0", "hidden_sizes": (64, 64)}
+GROUPS: dict[str, dict[str, list[str]]] = {
+    "training": {
+        "limit": ["limit"],
+        "sb3": peer_case("sb3"),
+        "sbx": peer_case("sbx"),
+        **{f"p3s N={count}": p3s_case(count) for count in (1, 2, 4, 8, 16)},
+        "p3s N=4, bfloat16": p3s_case(4, precision="bfloat16"),
+        "p3s N=4, updates alone": p3s_case(4, "updates"),
+    },
+    "updates": {
+        "N=4": p3s_case(4, "updates"),
+        **{
+            f"N=4, {estimate}": p3s_case(4, "updates", distance_estimate=estimate)
+            for estimate in ("every_minibatch", "policy_minibatches")
+        },
+        "N=4, bfloat16": p3s_case(4, "updates", precision="bfloat16"),
+        "N=16": p3s_case(16, "updates"),
+        "N=64": p3s_case(64, "updates"),
+    },
+    "small": {"sb3": peer_case("sb3", "small"), "p3s N=4": p3s_case(4, **SMALL)},
+    "slow environment": {
+        "sb3, SubprocVecEnv": peer_case("sb3", "slow"),
+        "p3s N=16": p3s_case(SLEEPING_COPIES, **SLOW),
+        "p3s N=16, 16 workers": p3s_case(SLEEPING_COPIES, **SLOW, env_workers=SLEEPING_COPIES),
+    },
+    "one evaluation": {
+        "in this process": p3s_case(4, "evaluation", evaluation_workers=0),
+        "2 workers": p3s_case(4, "evaluation", evaluation_workers=2),
+    },
+    "evaluated": {
+        "sb3, evaluated": peer_case("sb3", "evaluated"),
+        **{
+            f"p3s N={count}{how}": p3s_case(count, mode)
+            for count in (4, 16)
+            for how, mode in (("", "training"), (", evaluated", "evaluated"))
+        },
+    },
+}
+GOALS = (
+    ("N=4 / SB3", "training", "p3s N=4", "sb3", 3.2),
+    ("N=4 / SBX", "training", "p3s N=4", "sbx", 2.1),
+    ("N=4 / products of its shape", "training", "p3s N=4", "limit", 0.88),
+    ("N=4, bfloat16 / SB3", "training", "p3s N=4, bfloat16", "sb3", 4.2),
+    ("loop / updates alone, N=4", "training", "p3s N=4", "p3s N=4, updates alone", 0.94),
+    ("evaluated, N=4 / SB3 evaluated", "evaluated", "p3s N=4, evaluated", "sb3, evaluated", 2.8),
+    ("evaluated / not, N=4", "evaluated", "p3s N=4, evaluated", "p3s N=4", 0.85),
+    ("evaluated / not, N=16", "evaluated", "p3s N=16, evaluated", "p3s N=16", 0.60),
+    ("one evaluation, 2 workers / none", "one evaluation", "2 workers", "in this process", 1.8),
+    ("N=64 / N=16, updates", "updates", "N=64", "N=16", 0.95),
+    ("every_minibatch / period_end", "updates", "N=4, every_minibatch", "N=4", 0.95),
+    ("policy_minibatches / period_end", "updates", "N=4, policy_minibatches", "N=4", 0.95),
+    ("64-64, N updates, steps/s", "small", "p3s N=4", None, 1000),
+    ("64-64, N updates / SB3, 1 update", "small", "p3s N=4", "sb3", None),
+    ("sleeping, 16 workers / none", "slow environment", "p3s N=16, 16 workers", "p3s N=16", 12),
+    ("sleeping, 16 workers / SubprocVecEnv", "slow environment", "p3s N=16, 16 workers",
+     "sb3, SubprocVecEnv", 1),
+)  # fmt: skip
+"""What is compared, in which group, with what, and the ratio (or rate) to reach."""
+
+
+class Sleeping(gymnasium.Env):
+    """A simulator that takes five milliseconds for a step."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (8,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return self.np_random.uniform(-1, 1, 8).astype(np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        time.sleep(SLEEP)
+        observation = self.np_random.uniform(-1, 1, 8).astype(np.float32)
+        return observation, float(action[0]), False, False, {}
+
+
+gymnasium.register("Sleeping-v0", Sleeping, max_episode_steps=200)
 
 
 def flops_per_update(guided: bool) -> float:
@@ -111,36 +211,49 @@ def serve_limit() -> None:
         answer({"square_gflops": square(seconds), "own_shape_gflops": own(seconds)})
 
 
-def serve_p3s(num_learners: int, mode: str) -> None:
-    """A training, evaluated or not, or its compiled updates alone."""
+def serve_p3s(count: int, mode: str, env: str, fields: dict) -> None:
+    """A training, evaluated or not, or its compiled updates, environments or evaluations alone."""
     devices.prepare()
-    evaluated = mode == "evaluated"
-    period = EVALUATION_PERIOD if evaluated else 0
-    initial = RANDOM_STEPS // num_learners
-    config = resolve(
-        ENV,
-        preset="paper",
-        num_learners=num_learners,
-        initial_steps=initial,
-        evaluation_period=period,
-    )
-    training = Training(config, lambda: make_env(ENV))
-    # What is compiled at the first update, evaluation and review of the chief is behind us then.
-    training.run(10**9, lambda now: not now.last_review)
+    evaluated, period = mode == "evaluated", EVALUATION_PERIOD
+    initial = FOREVER if mode == "stepping" else RANDOM_STEPS // count
+    options = {"initial_steps": initial, "evaluation_period": period if evaluated else 0, **fields}
     if evaluated:
-        training.run(10**9, lambda now: now.total_steps % period >= num_learners)
-    answer({"ready": True})
+        options["evaluation_workers"] = os.cpu_count()
+    config = resolve(env, preset="paper", num_learners=count, **options)
+    training = Training(config, partial(make_env, env))
+
+    def within_period(now: Training) -> bool:
+        """A turn begins with an evaluation and ends before the next one; a run waits for it."""
+        return (now.total_steps + count) % period >= count
+
+    if mode in ("updates", "evaluation", "stepping"):
+        # A champion needs a whole episode.
+        own_steps = {"updates": RANDOM_STEPS // count + 4, "evaluation": 1001, "stepping": 20}[mode]
+        training.run(count * own_steps)
+        answer({"ready": True})
+        other = {"updates": serve_updates, "evaluation": serve_evaluation}.get(mode)
+        if other is not None:
+            other(training, Turns())
+            return
+    else:
+        # What is compiled at the first update, evaluation and review of the chief is behind us.
+        training.run(FOREVER, lambda now: not now.last_review)
+        if evaluated:
+            training.run(FOREVER, within_period)
+        answer({"ready": True})
     turns = Turns()
-    if mode == "updates":
-        serve_updates(training, turns)
-        return
     while turns.begin(training.total_steps):
-        training.run(
-            10**9,
-            lambda now: not turns.over or (evaluated and now.total_steps % period >= num_learners),
-        )
+        training.run(FOREVER, lambda now: not turns.over or (evaluated and within_period(now)))
         jax.block_until_ready(training.updater.state)
         report(turns.rate(training.total_steps), guided=True)
+
+
+def serve_evaluation(training: Training, turns: Turns) -> None:
+    """Whole evaluations of untrained learners, whose episodes last as long as those of others."""
+    training.evaluate()  # workers are started, everything is compiled
+    while turns.begin(0):
+        training.evaluate()
+        answer({"steps_per_second": turns.rate(1)})
 
 
 def serve_updates(training: Training, turns: Turns) -> None:
@@ -162,9 +275,9 @@ def serve_updates(training: Training, turns: Turns) -> None:
         report(turns.rate(number * count), guided=True)
 
 
-def serve_peer(name: str) -> None:
-    import gymnasium
-    from stable_baselines3.common.callbacks import BaseCallback
+def serve_peer(name: str, mode: str) -> None:
+    from stable_baselines3.common.callbacks import BaseCallback, CallbackList, EvalCallback
+    from stable_baselines3.common.vec_env import SubprocVecEnv
 
     options: dict = {}
     if name == "sb3":
@@ -175,6 +288,12 @@ def serve_peer(name: str) -> None:
         options["device"] = "cpu"
     else:
         from sbx import TD3
+    env: Any = gymnasium.make("Hopper-v5" if mode == "small" else ENV)
+    hidden, random_steps = (64, 64) if mode in ("small", "slow") else HIDDEN, RANDOM_STEPS
+    if mode == "slow":
+        env, random_steps = SubprocVecEnv([Sleeping] * SLEEPING_COPIES), FOREVER
+    first = 300 if mode == "slow" else random_steps + 300
+    period = EVALUATION_PERIOD if mode == "evaluated" else 1
 
     class TakeTurns(BaseCallback):
         def __init__(self) -> None:
@@ -183,7 +302,9 @@ def serve_peer(name: str) -> None:
 
         def _on_step(self) -> bool:
             steps = self.num_timesteps
-            if steps < RANDOM_STEPS + 300 or (self.started and not self.turns.over):
+            if steps < first or (period > 1 and steps % period != 1):
+                return True
+            if self.started and not self.turns.over:
                 return True
             if self.started:
                 report(self.turns.rate(steps), guided=False)
@@ -192,12 +313,17 @@ def serve_peer(name: str) -> None:
             self.started = True
             return self.turns.begin(steps)
 
+    callbacks: list[BaseCallback] = [TakeTurns()]
+    if mode == "evaluated":
+        played = gymnasium.make(ENV)
+        callbacks.append(
+            EvalCallback(played, n_eval_episodes=EVALUATION_EPISODES, eval_freq=period, verbose=0)
+        )
     model = TD3(
-        "MlpPolicy", gymnasium.make(ENV), learning_starts=RANDOM_STEPS, train_freq=1,
-        gradient_steps=1, batch_size=BATCH, policy_kwargs={"net_arch": list(HIDDEN)}, seed=0,
-        **options,
+        "MlpPolicy", env, learning_starts=random_steps, train_freq=1, gradient_steps=1,
+        batch_size=BATCH, policy_kwargs={"net_arch": list(hidden)}, seed=0, **options,
     )  # fmt: skip
-    model.learn(10**9, callback=TakeTurns())
+    model.learn(FOREVER, callback=CallbackList(callbacks))
 
 
 def report(rate: float, guided: bool) -> None:
@@ -208,10 +334,10 @@ def serve(case: list[str]) -> None:
     match case:
         case ["limit"]:
             serve_limit()
-        case ["p3s", count, mode]:
-            serve_p3s(int(count), mode)
-        case [peer]:
-            serve_peer(peer)
+        case ["p3s", options]:
+            serve_p3s(**json.loads(options))
+        case ["peer", library, mode]:
+            serve_peer(library, mode)
 
 
 class Case:
@@ -255,87 +381,91 @@ def median_ratio(rounds: list[dict], key: str, others: list[dict], other_key: st
     return statistics.median(ratios) if ratios else None
 
 
-def summary(measured: dict[str, list[dict]]) -> dict[str, dict]:
-    """Medians of every case, and its ratios to the peers and the limit."""
-    results: dict[str, dict] = {}
-    for name, rounds in measured.items():
-        if not rounds:
-            continue
-        medians = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
-        if name != "limit":
-            for key in ("square_gflops", "own_shape_gflops"):
-                medians[f"of_{key}"] = median_ratio(rounds, "gflops", measured["limit"], key)
-            for peer in PEERS:
-                medians[f"x_{peer}"] = median_ratio(
-                    rounds, "steps_per_second", measured[peer], "steps_per_second"
-                )
-        results[name] = medians
-    return results
+def rate_key(case: str) -> str:
+    return "own_shape_gflops" if case == "limit" else "steps_per_second"
 
 
-def table(results: dict[str, dict], errors: dict[str, str]) -> str:
-    limit = results["limit"]
-    lines = [
-        f"matrix-product limit: {limit['square_gflops']:.0f} GFLOP/s (2000 x 2000), "
-        f"{limit['own_shape_gflops']:.0f} GFLOP/s (8 x 100x400x300, the networks' own shape)",
-        "",
-        f"{'':<24}{'steps/s':>9}{'GFLOP/s':>9}{'of limit':>10}{'of own':>8}"
-        f"{'x SB3':>7}{'x SBX':>7}",
-    ]
-    for name, result in results.items():
-        if name == "limit":
+def compare(measured: dict[str, dict[str, list[dict]]]) -> list[dict]:
+    """Every comparison that was measured, with its goal."""
+    found = []
+    for name, group, ours, theirs, goal in GOALS:
+        rounds = measured.get(group, {})
+        if not rounds.get(ours) or (theirs is not None and not rounds.get(theirs)):
             continue
-        shares = [f"{result[f'of_{key}']:.0%}" for key in ("square_gflops", "own_shape_gflops")]
-        ratios = [result[f"x_{peer}"] for peer in PEERS]
-        shown = ["-" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-        lines.append(
-            f"{name:<24}{result['steps_per_second']:>9.0f}{result['gflops']:>9.1f}"
-            f"{shares[0]:>10}{shares[1]:>8}{shown[0]:>7}{shown[1]:>7}"
-        )
+        if theirs is None:
+            value = statistics.median(one["steps_per_second"] for one in rounds[ours])
+        else:
+            key = "gflops" if theirs == "limit" else "steps_per_second"
+            value = median_ratio(rounds[ours], key, rounds[theirs], rate_key(theirs))
+        found.append({"comparison": name, "measured": value, "goal": goal})
+    return found
+
+
+def table(measured: dict[str, dict[str, list[dict]]], errors: dict[str, str]) -> str:
+    """Medians of all cases, group by group, and the comparisons."""
+    lines = []
+    for group, cases in measured.items():
+        lines += ["", group]
+        for name, rounds in cases.items():
+            if rounds:
+                medians = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
+                shown = ", ".join(f"{key} {value:,.4g}" for key, value in medians.items())
+                lines.append(f"  {name:<26}{shown}")
+    lines += ["", f"{'':<40}{'measured':>9}{'goal':>8}"]
+    for row in compare(measured):
+        value, goal = row["measured"], row["goal"]
+        said = "" if goal is None else "reached" if value >= goal else "missed"
+        shown = "" if goal is None else f"{goal:,.4g}"
+        lines.append(f"{row['comparison']:<40}{value:>9,.4g}{shown:>8}  {said}".rstrip())
     return "\n".join([*lines, *(f"{name}: {error}" for name, error in errors.items())])
+
+
+def measure(
+    group: dict[str, list[str]], rounds: int, seconds: float, errors: dict[str, str]
+) -> dict[str, list[dict]]:
+    """What the cases of a group measured, round by round."""
+    cases: dict[str, Case] = {}
+    for name, arguments in group.items():
+        case = Case(arguments)
+        print(f"  {name}: {case.error or 'ready'}", file=sys.stderr, flush=True)
+        if case.error is None:
+            cases[name] = case
+        else:
+            errors[name] = case.error
+    measured: dict[str, list[dict]] = {name: [] for name in cases}
+    for number in range(rounds):
+        order = list(cases.items())
+        for name, case in order if number % 2 else reversed(order):
+            measured[name].append(case.turn(seconds))
+        said = {name: rounds[-1].get(rate_key(name)) for name, rounds in measured.items()}
+        print(f"  round {number + 1}: {said}", file=sys.stderr, flush=True)
+    for case in cases.values():
+        case.stop()
+    return measured
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10, help="turns of every case")
+    parser.add_argument("--rounds", type=int, default=8, help="turns of every case")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
-    parser.add_argument("--no-evaluation", action="store_true", help="leave out what is evaluated")
+    parser.add_argument("--only", nargs="+", choices=GROUPS, help="groups to measure")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     parser.add_argument("--case", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.case:
         serve(options.case)
         return
-    names = {"limit": ["limit"], **{peer: [peer] for peer in PEERS}}
-    names |= {f"p3s N={count}": ["p3s", str(count), "training"] for count in COUNTS}
-    names["p3s N=4, updates alone"] = ["p3s", "4", "updates"]
-    measured: dict[str, list[dict]] = {name: [] for name in names}
+    measured: dict[str, dict[str, list[dict]]] = {}
     errors: dict[str, str] = {}
-    cases = {}
-    for name, case in names.items():
-        cases[name] = Case(case)
-        print(f"{name}: {cases[name].error or 'ready'}", file=sys.stderr, flush=True)
-        if cases[name].error is not None:
-            errors[name] = cases.pop(name).error or ""
-    for number in range(options.rounds):
-        for name, case in cases.items() if number % 2 else reversed(cases.items()):
-            measured[name].append(case.turn(options.seconds))
-        rates = {
-            name: rounds[-1].get("steps_per_second") for name, rounds in measured.items() if rounds
-        }
-        print(f"round {number + 1}: {rates}", file=sys.stderr, flush=True)
-    for case in cases.values():
-        case.stop()
-    for count in () if options.no_evaluation else COUNTS:
-        name, case = f"p3s N={count}, evaluated", Case(["p3s", str(count), "evaluated"])
-        measured[name] = [case.turn(options.seconds)]
-        print(f"{name}: {measured[name]}", file=sys.stderr, flush=True)
-        case.stop()
-    results = summary(measured)
+    for name in options.only or GROUPS:
+        print(name, file=sys.stderr, flush=True)
+        # A period of the slowest case takes most of a minute.
+        rounds = min(options.rounds, 2) if name == "evaluated" else options.rounds
+        measured[name] = measure(GROUPS[name], rounds, options.seconds, errors)
     machine = {"cores": os.cpu_count(), "system": platform.platform()}
-    written = {"machine": machine, "results": results, "rounds": measured}
+    written = {"machine": machine, "comparisons": compare(measured), "rounds": measured}
     options.out.write_text(json.dumps(written, indent=2) + "\n")
-    print(table(results, errors))
+    print(table(measured, errors))
 
 
 if __name__ == "__main__":

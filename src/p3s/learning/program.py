@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 
 from p3s import keys
 from p3s.experience import Batches
@@ -67,7 +68,8 @@ class Stretch:
 
         rows, scaling, key, first = inputs
         traced = jax.make_jaxpr(learn_unit)(state, rows[: len(unit)], scaling, key, first)
-        structure = jax.tree.structure(state)
+        # Traced once: what is compiled below calls the result.
+        learn_traced, structure = jaxpr_as_fun(traced), jax.tree.structure(state)
         pairs = zip(traced.jaxpr.invars, traced.jaxpr.outvars, strict=False)
         self._moves = [before is not after for before, after in pairs][: structure.num_leaves]
 
@@ -81,9 +83,10 @@ class Stretch:
         ) -> tuple[list[Any], list[jax.Array]]:
             def once(moving: list[Any], step: Any) -> tuple[list[Any], list[jax.Array]]:
                 own_rows, number = step
-                state = structure.unflatten(self._merge(moving, still))
-                state, metrics = learn_unit(state, own_rows, scaling, key, number)
-                return self._split(jax.tree.leaves(state))[0], metrics
+                inputs = jax.tree.leaves((own_rows, scaling, key, number))
+                found = learn_traced(*self._merge(moving, still), *inputs)
+                leaves, metrics = found[: len(self._moves)], found[len(self._moves) :]
+                return self._split(leaves)[0], metrics
 
             if repeats == 1:
                 moved, metrics = once(moving, (rows, first))
