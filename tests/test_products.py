@@ -65,7 +65,7 @@ def test_a_stack_of_networks():
     np.testing.assert_allclose(both[1], 2 * product(INPUTS, WEIGHT, "bfloat16"), rtol=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+@pytest.mark.parametrize("algorithm", ["td3", pytest.param("sac", marks=pytest.mark.slow)])
 def test_a_run_in_half_width_keeps_float32_state_and_stays_close(algorithm):
     whole, half = (
         trained(300, algorithm=algorithm, precision=precision, evaluation_period=0)

@@ -24,7 +24,9 @@ def rows(workers: int, **fields) -> list[dict]:
     return found
 
 
-@pytest.mark.parametrize("fields", [{}, {"scheme": "rollout"}], ids=["p3s", "ppo"])
+@pytest.mark.parametrize(
+    "fields", [{}, pytest.param({"scheme": "rollout"}, marks=pytest.mark.slow)], ids=["p3s", "ppo"]
+)
 def test_rows_do_not_depend_on_the_number_of_workers(fields):
     alone = rows(0, **fields)
     assert [row["step"] for row in alone] == sorted(row["step"] for row in alone)

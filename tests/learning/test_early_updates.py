@@ -50,7 +50,7 @@ class TestEarlyUpdates:
         "fields",
         [
             {},
-            {"updates_per_step": 3, "buffer_size": 300},
+            pytest.param({"updates_per_step": 3, "buffer_size": 300}, marks=pytest.mark.slow),
             {"updates_per_step": "N"},
             {"algorithm": "sac", "normalize_observations": True},
             {"buffer_size": 40, "batch_size": 32},
@@ -77,7 +77,7 @@ class TestEarlyUpdates:
         [
             ("p3s", {"preset": "authors"}),
             ("cem", {}),
-            ("rollout", {}),
+            pytest.param("rollout", {}, marks=pytest.mark.slow),
         ],
     )
     def test_every_kind_of_scheme(self, scheme, fields):

@@ -27,7 +27,7 @@ SMALL = {
     ("algorithm", "discrete"),
     [
         ("dqn", True),
-        ("td3", False),
+        pytest.param("td3", False, marks=pytest.mark.slow),
         pytest.param("sac", False, marks=pytest.mark.slow),
         pytest.param("sac_discrete", True, marks=pytest.mark.slow),
     ],

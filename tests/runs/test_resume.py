@@ -27,6 +27,9 @@ from tests.helpers import (
     wait_for,
 )
 
+FOR_FILES = ("p3s", "cem", "rollout")
+"""A scheme of every kind."""
+
 
 class TestExactResume:
     @pytest.mark.parametrize(
@@ -40,7 +43,14 @@ class TestExactResume:
         resume(tmp_path / "parts")
         assert record(tmp_path / "parts") == record(tmp_path / "whole")
 
-    @pytest.mark.parametrize("scheme", sorted(SCHEMES))
+    @pytest.mark.parametrize(
+        "scheme",
+        [
+            # All of them are resumed in ../test_train.py, without files.
+            pytest.param(name, marks=[] if name in FOR_FILES else [pytest.mark.slow])
+            for name in sorted(SCHEMES)
+        ],
+    )
     def test_every_scheme(self, tmp_path, scheme):
         fields = {"scheme": scheme}
         run(tmp_path / "whole", **fields)
@@ -48,6 +58,7 @@ class TestExactResume:
         resume(tmp_path / "parts")
         assert record(tmp_path / "parts") == record(tmp_path / "whole")
 
+    @pytest.mark.slow
     def test_delayed_rewards_and_a_full_buffer(self, tmp_path):
         fields = {"env": "Delayed Ant-v1", "buffer_size": 300, "evaluation_episodes": 1}
         fields["evaluation_period"] = 800

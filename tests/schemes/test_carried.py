@@ -176,9 +176,8 @@ def test_an_update_moves_statistics_of_every_learner_by_its_own_minibatch():
     assert same(leaves(values_only.learners.policy), leaves(state.learners.policy))
 
 
-@pytest.mark.parametrize(
-    ("scheme", "algorithm"), [("p3s", "td3"), pytest.param("erl", "sac", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "algorithm"), [("p3s", "td3"), ("erl", "sac")])
 def test_training(scheme, algorithm):
     """Statistics of the policies count their policy steps; files hold them."""
     training = small_training(

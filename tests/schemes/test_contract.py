@@ -81,7 +81,7 @@ def test_guidance_of_weight_zero_is_sharing_to_the_bit():
     assert not same(trained(800, scheme="p3s"), theirs)
 
 
-@pytest.mark.parametrize("preset", ["paper", "recommended"])
+@pytest.mark.parametrize("preset", ["paper", pytest.param("recommended", marks=pytest.mark.slow)])
 def test_population_of_one_is_single_to_the_bit(preset: str):
     # The authors ran single TD3 with another code, which starts its networks in another way.
     start = {"initialization": "fan_in", "targets_start": "online"}

@@ -29,6 +29,8 @@ OTHER_VALUES = {
     "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount_factor",)},
 }  # fmt: skip
 """For every field of the schemes, and those of algorithms that the loop uses, another value."""
+P3S_OWN = ("beta", "rho", "d_min", "beta_limit", "distance_estimate", "distances_exclude")
+"""Fields of p3s that are tried in the fast tests."""
 
 OTHER_VALUES_OF_ROUNDS = {
     "cem": {
@@ -70,7 +72,11 @@ class TestFields:
     @pytest.mark.parametrize(
         ("scheme", "name"),
         [
-            pytest.param(scheme, name, marks=[] if scheme == "p3s" else [pytest.mark.slow])
+            pytest.param(
+                scheme,
+                name,
+                marks=[] if scheme == "p3s" and name in P3S_OWN else [pytest.mark.slow],
+            )
             for scheme in OTHER_VALUES
             for name in OTHER_VALUES[scheme]
         ],
