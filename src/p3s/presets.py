@@ -62,6 +62,7 @@ PRESETS["recommended"] = {
     "initialization": "fan_in",
     "distances_exclude": "period_best",
     "skip_random_episodes": True,
+    "distance_estimate": "policy_minibatches",
 }
 DEFAULT_PRESET = "recommended"
 
