@@ -8,8 +8,9 @@ Steps/s are environment steps over all learners; with one update per step they e
 learner-updates/s.
 
 Every case is a process of its own. The cases of a group are started one after another and then take
-turns, all others standing still, since a machine's speed may change within minutes. Rates are
-medians over the rounds, ratios medians of the ratios within a round.
+turns, all others standing still, since a machine's speed may change within minutes. The first second
+of a turn does not count. Rates are medians over the rounds, ratios medians of the ratios within a
+round.
 
     training          the whole loop, nothing evaluated
     updates           compiled updates alone
@@ -51,6 +52,8 @@ OBSERVATION, ACTION, HIDDEN, BATCH = 17, 6, (400, 300), 100
 RANDOM_STEPS, EVALUATION_PERIOD, EVALUATION_EPISODES = 10_000, 4000, 10
 SLEEP, SLEEPING_COPIES = 0.005, 16
 FOREVER = 10**9
+WARM_UP = 1.0
+"""Seconds of a turn before it counts: memory that was not used for long may have to come back."""
 
 
 def p3s_case(count: int, mode: str = "training", env: str = ENV, **fields: Any) -> list[str]:
@@ -352,8 +355,13 @@ class Case:
         self.error: str | None = None
         self._read()
 
-    def turn(self, seconds: float) -> dict:
-        """What the case measured in so many seconds."""
+    def turn(self, seconds: float, warm_up: float) -> dict:
+        """What the case measured in so many seconds, after a while for its memory to come back."""
+        if warm_up > 0:
+            self._turn(warm_up)
+        return self._turn(seconds)
+
+    def _turn(self, seconds: float) -> dict:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{seconds}\n")
         self._process.stdin.flush()
@@ -421,7 +429,11 @@ def table(measured: dict[str, dict[str, list[dict]]], errors: dict[str, str]) ->
 
 
 def measure(
-    group: dict[str, list[str]], rounds: int, seconds: float, errors: dict[str, str]
+    group: dict[str, list[str]],
+    rounds: int,
+    seconds: float,
+    warm_up: float,
+    errors: dict[str, str],
 ) -> dict[str, list[dict]]:
     """What the cases of a group measured, round by round."""
     cases: dict[str, Case] = {}
@@ -436,7 +448,7 @@ def measure(
     for number in range(rounds):
         order = list(cases.items())
         for name, case in order if number % 2 else reversed(order):
-            measured[name].append(case.turn(seconds))
+            measured[name].append(case.turn(seconds, warm_up))
         said = {name: rounds[-1].get(rate_key(name)) for name, rounds in measured.items()}
         print(f"  round {number + 1}: {said}", file=sys.stderr, flush=True)
     for case in cases.values():
@@ -459,9 +471,10 @@ def main() -> None:
     errors: dict[str, str] = {}
     for name in options.only or GROUPS:
         print(name, file=sys.stderr, flush=True)
-        # A period of the slowest case takes most of a minute.
-        rounds = min(options.rounds, 2) if name == "evaluated" else options.rounds
-        measured[name] = measure(GROUPS[name], rounds, options.seconds, errors)
+        # A turn of these is a whole period, of the slowest case most of a minute.
+        whole = name == "evaluated"
+        rounds, warm_up = (min(options.rounds, 3), 0.0) if whole else (options.rounds, WARM_UP)
+        measured[name] = measure(GROUPS[name], rounds, options.seconds, warm_up, errors)
     machine = {"cores": os.cpu_count(), "system": platform.platform()}
     written = {"machine": machine, "comparisons": compare(measured), "rounds": measured}
     options.out.write_text(json.dumps(written, indent=2) + "\n")

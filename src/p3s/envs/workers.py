@@ -35,7 +35,8 @@ def attach(path: str, layout: Layout) -> dict[str, np.ndarray]:
     """The arrays of a shared file."""
     arrays, start = {}, 0
     for name, (shape, dtype) in layout.items():
-        arrays[name] = np.memmap(path, np.dtype(dtype), "r+", start, shape)
+        # As a plain array, which is faster to index than a memmap.
+        arrays[name] = np.memmap(path, np.dtype(dtype), "r+", start, shape).view(np.ndarray)
         start += -(-arrays[name].nbytes // 64) * 64
     return arrays
 
