@@ -8,9 +8,9 @@ Steps/s are environment steps over all learners; with one update per step they e
 learner-updates/s.
 
 Every case is a process of its own. The cases of a group are started one after another and then take
-turns, all others standing still, since a machine's speed may change within minutes. The first second
-of a turn does not count. Rates are medians over the rounds, ratios medians of the ratios within a
-round.
+turns, all others standing still, since a machine's speed may change within minutes. The first
+second of a turn does not count. Rates are medians over the rounds, ratios medians of the ratios
+within a round.
 
     training          the whole loop, nothing evaluated
     updates           compiled updates alone

@@ -53,6 +53,9 @@ class RunOptions:
     env_workers: CountOrZero = 0
     """Processes that the environment copies are spread over; 0: this process. For environments
     that take long to step. Results do not depend on it."""
+    devices: Count | None = None
+    """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
+    default as many as pay. The last bits of results depend on it."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000
@@ -85,6 +88,10 @@ class Config:
         problem = self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
+        parts, learners = self.options.devices or 1, self.scheme.num_trained
+        if learners % parts:
+            known = ", ".join(str(n) for n in range(1, learners + 1) if learners % n == 0)
+            problem = f"devices must divide the {learners} learners that are trained: {known}"
         if problem is not None:
             raise UserError(problem)
 

@@ -49,7 +49,8 @@ class Population:
         env_kwargs: dict[str, Any] | None = None,
         **fields: Any,
     ) -> None:
-        devices.prepare()
+        wanted = fields.get("devices")
+        devices.prepare(wanted if isinstance(wanted, int) else None)
         delay = None if delay is None else checked_delay(delay)
         if env_kwargs and not isinstance(env, str):
             raise UserError("env_kwargs are for an environment's id: let the callable pass them")
@@ -161,8 +162,8 @@ class Population:
 
         env: the callable again, if the population was made with one.
         """
-        devices.prepare()
         config = opening.load_config(Path(path))
+        devices.prepare(config.options.devices)
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)

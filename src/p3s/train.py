@@ -61,8 +61,9 @@ class Training:
         self.returns = RecentReturns(count, self.scheme.num_recent)
         self.counters = Counters()
         self.updater = Updater(
-            self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap
-        )
+            self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap,
+            self.options.devices,
+        )  # fmt: skip
         self.evaluations = EvaluationQueue(
             Evaluator(make, config.algorithm, seed, self.options.evaluation_workers)
         )

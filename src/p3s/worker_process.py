@@ -7,21 +7,29 @@
 
 A worker is a Python process of its own, not a fork and not a spawned copy of the main script: it
 imports p3s and what the order names, nothing else. It ends when its stdin does: with the run,
-however that was killed.
+however that was killed, at the latest GRACE seconds later. Signals that end the run it ignores: the
+run still needs it for its last checkpoint.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import queue
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import IO, Any
 
 from p3s.errors import TrainingStopped
+
+GRACE = 1.0
+"""Seconds in which a worker may close what it has opened."""
 
 
 class CannotWork(Exception):
@@ -32,10 +40,10 @@ class WorkerDied(Exception):
     """A worker is gone."""
 
 
-def pickled(*order: Any) -> bytes:
+def pickled(message: Any) -> bytes:
     """What a worker is to be told; CannotWork if it cannot be told."""
     try:
-        return pickle.dumps(order)
+        return pickle.dumps(message)
     except Exception as error:
         raise CannotWork(f"its environment or algorithm cannot be pickled ({error})") from error
 
@@ -44,11 +52,15 @@ class WorkerProcess:
     """A worker as the run sees it."""
 
     def __init__(self, module: str, order: bytes) -> None:
+        # -P: a file of the current folder must not hide a module of the standard library.
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, "PYTHONPATH": paths, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+            # Signals of the terminal are for the run alone.
+            process_group=None if os.name == "nt" else 0,
         )
         try:
             self._send(order)
@@ -64,8 +76,8 @@ class WorkerProcess:
             raise WorkerDied from error
 
     def send(self, message: Any) -> None:
-        """Hand over a message; WorkerDied if nobody is there."""
-        self._send(pickle.dumps(message))
+        """Hand over a message; WorkerDied if nobody is there, CannotWork if it cannot be told."""
+        self._send(pickled(message))
 
     def receive(self) -> Any:
         """The answer to the oldest message without one.
@@ -87,34 +99,65 @@ class WorkerProcess:
         """End it at once."""
         self.process.kill()
 
+    def dismiss(self) -> None:
+        """Let it close what it has opened, and end."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):  # what could not be sent any more
+            self.process.stdin.close()
+
     def close(self) -> None:
-        """End it at once and let go of its pipes."""
-        self.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            try:
-                pipe.close()
-            except OSError:  # what could not be sent any more
-                continue
-        self.process.wait()
+        """Dismiss it; end it if that takes long."""
+        self.dismiss()
+        try:
+            self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
-def serve(begin: Callable[..., Callable[[Any], Any]]) -> None:
-    """Be a worker: `begin` gets the order and returns what answers a message."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    source, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+Handler = tuple[Callable[[Any], Any], Callable[[], None]]
+"""What answers a message, and what closes at the end."""
+
+
+def serve(begin: Callable[..., Handler]) -> None:
+    """Be a worker: `begin` gets the order and returns a handler."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(1), "wb")
     # What an environment prints must not get between the answers.
     os.dup2(2, 1)
-    try:
-        order = _read(source)
+    messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, messages), daemon=True).start()
+    handle, close = _nobody, _nothing
+    if (order := messages.get()) is not None:
         try:
-            handle = begin(*pickle.loads(order))
+            handle, close = begin(*pickle.loads(order))
         except Exception as error:
             handle = partial(_refuse, f"{type(error).__name__}: {error}")
+    with contextlib.suppress(BrokenPipeError):
+        while (message := messages.get()) is not None:
+            _write(answers, pickle.dumps(_answer(handle, message)))
+    close()
+
+
+def _listen(source: IO[bytes], messages: queue.SimpleQueue[bytes | None]) -> None:
+    """Take messages until nobody sends any; then there is little time left."""
+    with contextlib.suppress(EOFError, OSError):
         while True:
-            _write(answers, pickle.dumps(_answer(handle, _read(source))))
-    except (EOFError, BrokenPipeError):
-        pass
+            messages.put(_read(source))
+    messages.put(None)
+    time.sleep(GRACE)
+    os._exit(0)
+
+
+def _nobody(message: Any) -> Any:
+    raise CannotWork("there was no order")
+
+
+def _nothing() -> None:
+    pass
 
 
 def _refuse(reason: str, message: Any) -> Any:

@@ -18,6 +18,7 @@ from p3s.envs import make_env
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
 from p3s.experience.normalization import Scaling
+from p3s.experience.rollouts import LatestSteps
 from p3s.policy import Policy
 from p3s.policy_onnx import export_onnx
 from p3s.runs import opening
@@ -258,3 +259,22 @@ class TestFields:
         made = small_config(algorithm).algorithm
         full = [dataclasses.replace(made, rollout_steps=n).rollout_full(50, True) for n in (40, 60)]
         assert full == [True, False]
+
+
+def test_rollouts_of_several_lengths_are_learned_from(monkeypatch):
+    """Whole episodes, padded to a multiple of rollout_steps: one program for each length."""
+    lengths, take = set(), LatestSteps.take
+
+    def watched(self, *arguments):
+        taken = take(self, *arguments)
+        if taken is not None:
+            lengths.add(taken.rows.shape[1])
+        return taken
+
+    monkeypatch.setattr(LatestSteps, "take", watched)
+    fields = {"rollout_steps": 8, "evaluation_period": 0}
+    training = Training(small_config("acktr", **fields), lambda: make_env(ENVS["continuous"]))
+    training.run(400)
+    assert len(lengths) > 1
+    assert all(np.isfinite(leaf).all() for leaf in leaves(training.updater.state))
+    training.close()

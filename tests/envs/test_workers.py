@@ -134,3 +134,46 @@ def test_a_callable_that_workers_cannot_have():
     config = small_config("Pendulum-v1", env_workers=2)
     with pytest.raises(UserError, match="cannot be pickled"):
         Training(config, lambda: make_env("Pendulum-v1"))
+
+
+class TestInterrupted:
+    """What was asked and not answered must not be taken for the answer to the next question."""
+
+    def test_an_interrupted_step_is_not_gone_on_from(self, monkeypatch):
+        copies = WorkerCopies(make, 4, 0, 2)
+        copies.start()
+        actions = np.zeros((4, copies.spec.action_size), np.float32)
+
+        def interrupt(index):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(copies, "_receive", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                copies.step(actions, np.arange(4))
+        with pytest.raises(TrainingStopped, match="was interrupted"):
+            copies.step(actions, np.arange(4))
+        with pytest.raises(TrainingStopped, match="was interrupted"):
+            copies.snapshot()
+        copies.close()
+
+    def test_workers_outlive_the_signals_that_end_a_run(self):
+        copies = WorkerCopies(make, 2, 0, 1)
+        copies.start()
+        pid = copies.workers[0].process.pid
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(pid, number)
+        assert len(copies.snapshot()["lengths"]) == 2
+        copies.close()
+        assert copies.workers[0].process.returncode == 0
+
+    def test_no_room_for_what_is_shared(self, monkeypatch):
+        def full(*arguments):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "posix_fallocate", full)
+        copies = WorkerCopies(make, 2, 0, 1)
+        copies.start()
+        with pytest.raises(UserError, match=r"no room for .* bytes"):
+            copies.step(np.zeros((2, copies.spec.action_size), np.float32), np.arange(2))
+        copies.close()

@@ -11,8 +11,9 @@ import pytest
 
 from p3s.envs import make_env
 from p3s.errors import TrainingStopped
-from p3s.evaluation import Evaluator, protocol
+from p3s.evaluation import Evaluator, protocol, queue
 from p3s.evaluation.workers import MOST_DEATHS
+from p3s.worker_process import CannotWork, pickled
 from tests.helpers import call, record, resume, run, small_config, small_training, trained
 
 
@@ -142,7 +143,7 @@ def test_workers_are_started_where_an_evaluation_takes_long(monkeypatch):
     monkeypatch.setattr(protocol, "WORTH_WORKERS", 0.0)
     training = small_training(evaluation_workers=None)
     training.run(450)
-    assert 1 <= len(training.evaluations.evaluator.workers.started) <= 2
+    assert 1 <= len(training.evaluations.evaluator.workers.started) <= 3
     training.close()
 
 
@@ -162,3 +163,27 @@ def test_rows_are_in_the_order_of_their_steps():
     assert steps == list(range(40, 601, 40))
     assert np.isfinite([row["score"] for row in training.evaluated]).all()
     training.close()
+
+
+def test_few_evaluations_are_under_way(monkeypatch):
+    """Where episodes take longer than the training, it waits for the oldest."""
+    monkeypatch.setattr(queue, "MOST_UNDER_WAY", 1)
+    training = small_training(evaluation_workers=1, evaluation_period=40, checkpoint_period=0)
+    most = 0
+
+    def look(now):
+        nonlocal most
+        most = max(most, len(now.evaluations._begun))
+
+    training.run(400, look)
+    assert most == 1
+    assert [row["step"] for row in training.evaluated] == list(range(40, 401, 40))
+    training.close()
+
+
+def test_what_cannot_be_sent_is_no_raw_error():
+    class Local:
+        pass
+
+    with pytest.raises(CannotWork, match="cannot be pickled"):
+        pickled(Local())

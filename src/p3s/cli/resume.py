@@ -27,7 +27,7 @@ def run(options: Options) -> int:
     """`p3s resume`."""
     if options.steps is not None and options.steps < 1:
         raise UserError(f"steps must be at least 1, not {options.steps}")
-    devices.prepare()
+    devices.prepare(opening.load_config(options.run).options.devices)
     training, notes = opening.reopen(options.run, options.steps)
     for note in notes:
         print(note)

@@ -130,7 +130,7 @@ def _literal(word: str) -> Any:
 def run(arguments: list[str]) -> int:
     """`p3s train`."""
     config, output = parse_train(arguments)
-    devices.prepare()
+    devices.prepare(config.options.devices)
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     training = opening.begin(config, output.out, tensorboard=output.tensorboard)
@@ -164,6 +164,8 @@ def train(training: Training, report: bool) -> int:
     try:
         with TrainingProgress(training, until) as progress:
             training.run(until, progress.step)
+        if received:
+            training.checkpoint()
     except TrainingStopped as error:
         if not any((path / "checkpoints").glob("step-*")):
             raise
@@ -171,11 +173,8 @@ def train(training: Training, report: bool) -> int:
             f"{error} (the last checkpoint is kept: p3s resume {path})"
         ) from error
     finally:
-        if not received:
-            training.close()
-    if received:
-        training.checkpoint()
         training.close()
+    if received:
         print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
         return 128 + received[0]
     print(f"policy: {path / LAST}")

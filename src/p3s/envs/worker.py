@@ -11,7 +11,7 @@ from p3s.envs import Adapter
 from p3s.envs.copies import LocalCopies
 from p3s.envs.workers import Layout, attach
 from p3s.types import EnvSpec, Episode
-from p3s.worker_process import serve
+from p3s.worker_process import Handler, serve
 
 
 class Held:
@@ -60,12 +60,15 @@ class Held:
         self._copies.resume(values)
         return self._copies.observations
 
+    def close(self) -> None:
+        """Close the copies."""
+        self._copies.close()
 
-def begin(
-    make: Callable[[], Adapter], num_copies: int, seed: int, first: int
-) -> Callable[[tuple[str, Any]], Any]:
+
+def begin(make: Callable[[], Adapter], num_copies: int, seed: int, first: int) -> Handler:
     """Make the copies."""
-    return Held(make, num_copies, seed, first).handle
+    held = Held(make, num_copies, seed, first)
+    return held.handle, held.close
 
 
 if __name__ == "__main__":

@@ -47,6 +47,25 @@ def shared_size(layout: Layout) -> int:
     return sum(-(-size // 64) * 64 for size in sizes)
 
 
+def _memory_file(size: int) -> tuple[int, str]:
+    """An open file of this size, in memory if there is room for it."""
+    for folder in (MEMORY, None):
+        if folder is not None and not folder.is_dir():
+            continue
+        handle, path = tempfile.mkstemp(prefix="p3s-", dir=folder)
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(handle, 0, size)  # a full disk is noticed here, not at a write
+            else:
+                os.truncate(handle, size)
+        except OSError:
+            os.close(handle)
+            os.unlink(path)
+            continue
+        return handle, path
+    raise UserError(f"there is no room for {size:,} bytes that processes share: env_workers 0")
+
+
 def make_copies(
     make: Callable[[], Adapter], num_copies: int, seed: int, num_workers: int
 ) -> Environments:
@@ -67,10 +86,16 @@ class WorkerCopies:
     ) -> None:
         parts = np.array_split(np.arange(num_copies), min(num_workers, num_copies))
         self._parts = [(int(part[0]), int(part[-1]) + 1) for part in parts]
-        orders = [pickled(make, end - first, seed, first) for first, end in self._parts]
-        self.workers = [WorkerProcess(MODULE, order) for order in orders]
+        orders = [pickled((make, end - first, seed, first)) for first, end in self._parts]
+        self.workers: list[WorkerProcess] = []
+        self._unanswered = False
         try:
+            for order in orders:
+                self.workers.append(WorkerProcess(MODULE, order))
             (self.spec, self.exact_resume), *_ = self._ask_all("about")
+        except WorkerDied as error:
+            self.close()
+            raise UserError("a process for environments died at its start") from error
         except BaseException:
             self.close()
             raise
@@ -86,13 +111,14 @@ class WorkerCopies:
             self._share(actions)
         shared = self._shared
         shared["actions"][:] = actions
-        asked = []
+        orders = {}
         for index, (first, end) in enumerate(self._parts):
             own = active[(active >= first) & (active < end)] - first
             if own.size:
-                self._send(index, "step", own)
-                asked.append(index)
-        ended: list[Episode] = [episode for index in asked for episode in self._receive(index)]
+                orders[index] = own
+        ended: list[Episode] = [
+            episode for episodes in self._ask("step", orders) for episode in episodes
+        ]
         before = self.observations
         self.observations = np.array(shared["observations"])
         steps = Transition(
@@ -115,10 +141,8 @@ class WorkerCopies:
             "rewards": ((count,), np.dtype(np.float64).str),
             "discounts": ((count,), np.dtype(np.float32).str),
         }
-        folder = MEMORY if MEMORY.is_dir() else None
-        handle, path = tempfile.mkstemp(prefix="p3s-", dir=folder)
+        handle, path = _memory_file(shared_size(layout))
         try:
-            os.truncate(handle, shared_size(layout))
             self._shared = attach(path, layout)
             self._shared["observations"][:] = seen
             self._ask_all("share", [(path, layout)] * len(self.workers))
@@ -159,15 +183,38 @@ class WorkerCopies:
 
     def close(self) -> None:
         for worker in self.workers:
+            worker.dismiss()
+        for worker in self.workers:
             worker.close()
 
     # ------------------------------------------------------------------ messages
 
     def _ask_all(self, what: str, arguments: list[Any] | None = None) -> list[Any]:
         """The answers of all workers, in their order."""
-        for index in range(len(self.workers)):
-            self._send(index, what, None if arguments is None else arguments[index])
-        return [self._receive(index) for index in range(len(self.workers))]
+        given = arguments or [None] * len(self.workers)
+        return self._ask(what, dict(enumerate(given)))
+
+    def _ask(self, what: str, arguments: dict[int, Any]) -> list[Any]:
+        """The answers of some workers, by their index; all are read before an error is raised."""
+        if self._unanswered:
+            raise TrainingStopped(
+                "a step of the environments was interrupted: load the last checkpoint or save"
+            )
+        self._unanswered = True
+        for index, argument in arguments.items():
+            self._send(index, what, argument)
+        answers, errors = [], []
+        for index in arguments:
+            try:
+                answers.append(self._receive(index))
+            except (TrainingStopped, CannotWork) as error:
+                errors.append(error)
+        self._unanswered = False
+        if not errors:
+            return answers
+        if isinstance(errors[0], TrainingStopped) or what == "about":
+            raise errors[0]
+        raise TrainingStopped(f"the environments cannot {what}: {errors[0]}") from errors[0]
 
     def _send(self, index: int, what: str, argument: Any) -> None:
         try:

@@ -175,7 +175,9 @@ class Evaluator:
         pending = PendingEvaluation(self, units, row)
         if self._undecided:
             self._undecided = False
-            if time.perf_counter() - started > WORTH_WORKERS and available_cores() > 1:
+            long = time.perf_counter() - started > WORTH_WORKERS
+            # Workers on an accelerator would take its memory from the run.
+            if long and available_cores() > 1 and jax.default_backend() == "cpu":
                 self._start_workers(min(available_cores(), len(units)))
         return pending
 

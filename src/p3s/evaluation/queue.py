@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from p3s.train import Training
 
 
+MOST_UNDER_WAY = 3
+"""Evaluations that may be played at a time; each holds the policies of all learners."""
+
+
 class Begun(NamedTuple):
     """An evaluation under way, and what its row says of the moment it was due."""
 
@@ -51,10 +55,19 @@ class EvaluationQueue:
         return bool(self._begun)
 
     def finished(self, wait: bool) -> Iterator[tuple[dict[str, Any], Policy | None]]:
-        """Rows with their champions, as far as they are done; all of them if we wait."""
-        while self._begun and (wait or self._begun[0].pending.done()):
-            pending, counts, seconds, champion = self._begun.popleft()
-            yield {**counts, **pending.row(), "seconds": seconds}, champion
+        """Rows with their champions, as far as they are done; all of them if we wait.
+
+        Where there are more than MOST_UNDER_WAY, the oldest are waited for.
+        """
+        while self._begun and (wait or self._too_many or self._begun[0].pending.done()):
+            pending, counts, seconds, champion = self._begun[0]
+            row = {**counts, **pending.row(), "seconds": seconds}
+            self._begun.popleft()
+            yield row, champion
+
+    @property
+    def _too_many(self) -> bool:
+        return len(self._begun) > MOST_UNDER_WAY
 
     def close(self) -> None:
         """Close environments and end workers."""

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax
-import numpy as np
 
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
-from p3s.evaluation.playing import Player, Unit
+from p3s.evaluation.playing import Player
 from p3s.learning import devices
-from p3s.worker_process import serve
+from p3s.worker_process import Handler, serve
 
 
 def begin(
-    make: Callable[[], Adapter], algorithm: Algorithm, seed: int
-) -> Callable[[Unit], np.ndarray]:
+    make: Callable[[], Adapter], algorithm: Algorithm, seed: int, num_devices: int
+) -> Handler:
     """Get ready to play; makes an environment at once, to fail early if it cannot."""
-    devices.prepare()
+    # As many devices as the run has, since they decide how products are shared out.
+    devices.prepare(num_devices)
     # Every action is waited for: a hand-over to another thread would double its time.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     player = Player(make, algorithm, seed)
     player.envs.append(make())
-    return player.play
+    return player.play, player.close
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 
+import jax
 import numpy as np
 
 from p3s.algorithms import Algorithm
@@ -28,41 +30,60 @@ class Workers:
     def __init__(
         self, make: Callable[[], Adapter], algorithm: Algorithm, seed: int, count: int
     ) -> None:
-        self._order = pickled(make, algorithm, seed)
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="evaluation")
-        self._own = threading.local()
+        self._order = pickled((make, algorithm, seed, len(jax.local_devices())))
+        self._units: SimpleQueue[tuple[Unit, Future[np.ndarray]] | None] = SimpleQueue()
         self._closed = False
         self._starting = threading.Lock()
         self.started: list[WorkerProcess] = []
+        # Daemons: a script that ends does not wait for episodes that nobody will see.
+        self._threads = [threading.Thread(target=self._attend, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, unit: Unit) -> Future[np.ndarray]:
         """Play a unit as soon as a worker is free."""
-        return self._threads.submit(self._play, unit)
+        future: Future[np.ndarray] = Future()
+        self._units.put((unit, future))
+        return future
 
-    def _play(self, unit: Unit) -> np.ndarray:
-        for _ in range(MOST_DEATHS):
-            try:
-                worker = getattr(self._own, "worker", None) or self._start()
-                worker.send(unit)
-                return worker.receive()
-            except WorkerDied:
-                self._own.worker = None
-        raise TrainingStopped(f"a worker for evaluations died {MOST_DEATHS} times at the same unit")
+    def _attend(self) -> None:
+        """Hand units to one worker, until there are none."""
+        worker: WorkerProcess | None = None
+        while (item := self._units.get()) is not None:
+            unit, future = item
+            for _ in range(MOST_DEATHS):
+                try:
+                    worker = worker or self._start()
+                    worker.send(unit)
+                    future.set_result(worker.receive())
+                    break
+                except WorkerDied:
+                    if worker is not None:
+                        worker.close()
+                    worker = None
+                except Exception as error:
+                    future.set_exception(error)
+                    break
+            else:
+                died = f"a worker for evaluations died {MOST_DEATHS} times at the same unit"
+                future.set_exception(TrainingStopped(died))
 
     def _start(self) -> WorkerProcess:
         with self._starting:
             if self._closed:
                 raise CannotWork("the run was closed")
-            self._own.worker = WorkerProcess("p3s.evaluation.worker", self._order)
-            self.started.append(self._own.worker)
-            return self._own.worker
+            self.started.append(WorkerProcess("p3s.evaluation.worker", self._order))
+            return self.started[-1]
 
     def close(self) -> None:
         """End the workers; what they were playing is lost."""
         with self._starting:
             self._closed = True
             for worker in self.started:
-                worker.kill()
-        self._threads.shutdown(cancel_futures=True)
+                worker.dismiss()
+        for _ in self._threads:
+            self._units.put(None)
+        for thread in self._threads:
+            thread.join()
         for worker in self.started:
             worker.close()

@@ -12,6 +12,7 @@ import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from p3s.algorithms import Algorithm
+from p3s.errors import UserError
 from p3s.types import Params
 
 Library = Literal["eigen", "ynnpack"]
@@ -27,11 +28,12 @@ FEWEST_PER_DEVICE = 4
 """With fewer learners on a device, handing out the work costs more than it gains."""
 
 
-def prepare() -> None:
+def prepare(fewest: int | None = None) -> None:
     """Configure jax, unless the caller has; without effect once jax has started.
 
     One CPU device per core lets `learner_mesh` spread the learners over the cores. Compiled
     programs are cached on disk.
+    fewest: how many devices there have to be at least.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "p3s" / "jax"
@@ -39,16 +41,23 @@ def prepare() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
     # If jax runs already, or the system does not tell its cores, learners share one device.
     with contextlib.suppress(RuntimeError, AttributeError):
-        jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+        count = max(len(os.sched_getaffinity(0)), fewest or 1)
+        jax.config.update("jax_num_cpu_devices", count)
 
 
-def learner_mesh(num_learners: int) -> Mesh:
+def learner_mesh(num_learners: int, num_devices: int | None = None) -> Mesh:
     """The local devices that take an equal share of the learners each, but not too few.
 
     On a CPU the devices are its cores: each then works through its own learners, whose
     parameters stay in its cache, where one program over many learners would wait for memory.
+    num_devices: as many as these, which divide the learners, whether it pays or not.
     """
     devices = jax.local_devices()
+    if num_devices is not None:
+        if num_devices > len(devices):
+            kind = devices[0].platform
+            raise UserError(f"devices is {num_devices}, and jax has {len(devices)} here ({kind})")
+        return Mesh(devices[:num_devices], ("learners",))
     most = min(len(devices), max(1, num_learners // FEWEST_PER_DEVICE))
     count = max(n for n in range(1, most + 1) if num_learners % n == 0)
     return Mesh(devices[:count], ("learners",))

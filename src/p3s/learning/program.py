@@ -121,7 +121,8 @@ class Compiled:
     def __init__(self, scheme: Scheme, spec: EnvSpec, unpack: Unpack) -> None:
         self.init = jax.jit(lambda key: scheme.init(key, spec))
         self.act: Any = jax.jit(scheme.act)
-        self.stretches: dict[Pattern, Stretch] = {}
+        self.stretches: dict[tuple[Pattern, Any, bool], Stretch] = {}
+        self.metric_names: dict[Pattern, list[tuple[str, ...]]] = {}
         self._options = compiler_options(library_for(scheme.algorithm))
 
         def learn(
@@ -133,10 +134,13 @@ class Compiled:
         self._learn = learn
 
     def learn(self, pattern: Pattern, *inputs: Any) -> tuple[Any, list[jax.Array]]:
-        """A stretch of updates, compiled when it is first asked for."""
-        if pattern not in self.stretches:
-            self.stretches[pattern] = Stretch(self._learn, self._options, pattern, *inputs)
-        return self.stretches[pattern](*inputs)
+        """A stretch of updates, compiled when it is first asked for with rows of this shape."""
+        _, rows, scaling, *_ = inputs
+        name = pattern, rows.shape, scaling is None
+        if name not in self.stretches:
+            self.stretches[name] = Stretch(self._learn, self._options, pattern, *inputs)
+            self.metric_names[pattern] = self.stretches[name].metric_names
+        return self.stretches[name](*inputs)
 
 
 compiled = lru_cache(maxsize=4)(Compiled)
@@ -145,10 +149,17 @@ compiled = lru_cache(maxsize=4)(Compiled)
 class Program:
     """A scheme's programs, with the random streams of a run."""
 
-    def __init__(self, scheme: Scheme, spec: EnvSpec, seed: int, unpack: Unpack) -> None:
+    def __init__(
+        self,
+        scheme: Scheme,
+        spec: EnvSpec,
+        seed: int,
+        unpack: Unpack,
+        num_devices: int | None = None,
+    ) -> None:
         self._scheme = scheme
         self._compiled = compiled(scheme, spec, unpack)
-        self._mesh = learner_mesh(scheme.num_trained)
+        self._mesh = learner_mesh(scheme.num_trained, num_devices)
         self._init_key, self._learn_key, self._act_key = (
             keys.key(seed, name) for name in ("init", "learn", "act")
         )
@@ -188,7 +199,7 @@ class Program:
 
     def metric_names(self, pattern: Pattern) -> list[tuple[str, ...]]:
         """Names of the metrics, for each update of the pattern's unit."""
-        return self._compiled.stretches[pattern].metric_names
+        return self._compiled.metric_names[pattern]
 
     @property
     def num_compiled(self) -> tuple[int, int]:

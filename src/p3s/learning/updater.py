@@ -45,11 +45,12 @@ class Updater:
         normalizer: Unnormalized,
         counters: Counters,
         overlap: bool = True,
+        num_devices: int | None = None,
     ) -> None:
         self.scheme, self._spec, self._seed = scheme, spec, seed
         self._experience, self._normalizer, self._counters = experience, normalizer, counters
         self._overlap = overlap
-        self.program = Program(scheme, spec, seed, experience.unpack)
+        self.program = Program(scheme, spec, seed, experience.unpack, num_devices)
         self.state: Any = self.program.start()
         self.metrics = MetricsWindow()
         self._done_early = 0

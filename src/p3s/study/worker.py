@@ -65,7 +65,7 @@ def run_cell(order: dict[str, Any]) -> int:
     stop = StopRequest(order["scheduler"])
     training: Training | None = None
     try:
-        devices.prepare()
+        devices.prepare(order["config"].get("devices"))
         for module in order["config"]["modules"]:
             import_module(module)
         config = Config.from_json(order["config"])
