@@ -248,7 +248,7 @@ def serve_p3s(count: int, mode: str, env: str, fields: dict) -> None:
     while turns.begin(training.total_steps):
         training.run(FOREVER, lambda now: not turns.over or (evaluated and within_period(now)))
         jax.block_until_ready(training.updater.state)
-        report(turns.rate(training.total_steps), guided=True)
+        report(turns.rate(training.total_steps), guided=True, counted=env == ENV)
 
 
 def serve_evaluation(training: Training, turns: Turns) -> None:
@@ -310,7 +310,7 @@ def serve_peer(name: str, mode: str) -> None:
             if self.started and not self.turns.over:
                 return True
             if self.started:
-                report(self.turns.rate(steps), guided=False)
+                report(self.turns.rate(steps), guided=False, counted=hidden == HIDDEN)
             else:
                 answer({"ready": True})
             self.started = True
@@ -329,8 +329,10 @@ def serve_peer(name: str, mode: str) -> None:
     model.learn(FOREVER, callback=CallbackList(callbacks))
 
 
-def report(rate: float, guided: bool) -> None:
-    answer({"steps_per_second": rate, "gflops": rate * flops_per_update(guided) / 1e9})
+def report(rate: float, guided: bool, counted: bool = True) -> None:
+    """Answer with a rate, and what it means in operations where the networks are 400-300."""
+    operations = {"gflops": rate * flops_per_update(guided) / 1e9} if counted else {}
+    answer({"steps_per_second": rate, **operations})
 
 
 def serve(case: list[str]) -> None:

@@ -17,6 +17,7 @@ from p3s.train import Training
 from tests.helpers import (
     Counter,
     assert_same_bits,
+    call,
     record,
     resume,
     run,
@@ -99,7 +100,7 @@ def test_killed_and_resumed(tmp_path):
     assert record(tmp_path / "parts") == record(tmp_path / "whole")
 
 
-def test_a_worker_that_dies_stops_the_run_with_a_line(tmp_path):
+def test_a_worker_that_dies_stops_the_run_with_a_line(capsys, tmp_path):
     config = small_config(steps=800, checkpoint_period=100, env_workers=2)
     training = opening.begin(config, tmp_path / "run")
     training.run(800, callback=lambda now: now.total_steps < 250)
@@ -107,7 +108,10 @@ def test_a_worker_that_dies_stops_the_run_with_a_line(tmp_path):
     with pytest.raises(TrainingStopped, match="the environments of learners 2 to 3 died"):
         training.run(800)
     training.close()
-    resume(tmp_path / "run")
+    code, _, error = call(capsys, "resume", tmp_path / "run", "--env-workers", -1)
+    assert code == 2
+    assert "env_workers" in error
+    assert call(capsys, "resume", tmp_path / "run", "--env-workers", 0)[0] == 0
     run(tmp_path / "whole")
     assert record(tmp_path / "run") == record(tmp_path / "whole")
 

@@ -19,6 +19,11 @@ class Options:
     """Run folder."""
     steps: int | None = None
     """New total of environment steps, to make the run longer."""
+    evaluation_workers: int | None = None
+    """Processes that play evaluations, this time; results do not depend on it."""
+    env_workers: int | None = None
+    """Processes that the environment copies are spread over, this time; results do not depend on
+    it."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -28,7 +33,12 @@ def run(options: Options) -> int:
     if options.steps is not None and options.steps < 1:
         raise UserError(f"steps must be at least 1, not {options.steps}")
     devices.prepare(opening.load_config(options.run).options.devices)
-    training, notes = opening.reopen(options.run, options.steps)
+    training, notes = opening.reopen(
+        options.run,
+        options.steps,
+        evaluation_workers=options.evaluation_workers,
+        env_workers=options.env_workers,
+    )
     for note in notes:
         print(note)
     if training.total_steps >= training.options.steps:

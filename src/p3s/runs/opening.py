@@ -61,12 +61,19 @@ def begin(
     return training
 
 
-def reopen(path: Path, steps: int | None = None) -> tuple[Training, list[str]]:
-    """A run at its newest intact checkpoint, ready to continue; and what to tell the user."""
+def reopen(
+    path: Path, steps: int | None = None, **workers: int | None
+) -> tuple[Training, list[str]]:
+    """A run at its newest intact checkpoint, ready to continue; and what to tell the user.
+
+    workers: env_workers and evaluation_workers from now on; None for what the run has.
+    """
     record = read_config(path)
     config = _config(record, path)
-    if steps is not None:
-        options = dataclasses.replace(config.options, steps=steps)
+    given = {"steps": steps, **workers}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if changed:
+        options = dataclasses.replace(config.options, **changed)
         config = dataclasses.replace(config, options=options)
     folder = RunFolder(path, record.get("tensorboard", False))
     folder.claim()
