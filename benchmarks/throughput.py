@@ -359,8 +359,8 @@ class Case:
 
     def turn(self, seconds: float, warm_up: float) -> dict:
         """What the case measured in so many seconds, after a while for its memory to come back."""
-        if warm_up > 0:
-            self._turn(warm_up)
+        if warm_up > 0 and not self._turn(warm_up):
+            return {}
         return self._turn(seconds)
 
     def _turn(self, seconds: float) -> dict:
@@ -450,8 +450,13 @@ def measure(
     for number in range(rounds):
         order = list(cases.items())
         for name, case in order if number % 2 else reversed(order):
-            measured[name].append(case.turn(seconds, warm_up))
-        said = {name: rounds[-1].get(rate_key(name)) for name, rounds in measured.items()}
+            found = case.turn(seconds, warm_up)
+            if found:
+                measured[name].append(found)
+            else:
+                errors[name] = case.error or "failed"
+                del cases[name]
+        said = {name: rounds[-1].get(rate_key(name)) for name, rounds in measured.items() if rounds}
         print(f"  round {number + 1}: {said}", file=sys.stderr, flush=True)
     for case in cases.values():
         case.stop()

@@ -25,7 +25,7 @@ from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import write_text
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder
+from p3s.runs.records import RunFolder, read_config
 from p3s.train import Training
 
 
@@ -148,10 +148,11 @@ class Population:
         try:
             record = {**self._training.config.to_json(), **provenance()}
             write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
+            snapshot = self._training.snapshot()  # waits for evaluations, which decide the best
             self.policy.save(path / LAST)
             self._training.best_policy.save(path)
             Checkpoints(path / "checkpoints", kept=1).write(
-                self.num_steps, self._training.snapshot(), self._training.experience.ring
+                self.num_steps, snapshot, self._training.experience.ring
             )
         finally:
             folder.close()
@@ -162,8 +163,8 @@ class Population:
 
         env: the callable again, if the population was made with one.
         """
+        devices.prepare(read_config(Path(path)).get("devices"))
         config = opening.load_config(Path(path))
-        devices.prepare(config.options.devices)
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)

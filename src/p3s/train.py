@@ -16,6 +16,7 @@ one would have drawn.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -212,6 +213,6 @@ class Training:
 
     def close(self) -> None:
         """Close environments and files."""
-        self.environments.close()
-        self.evaluations.close()
-        self.folder.close()
+        with contextlib.ExitStack() as closing:
+            for part in (self.folder, self.evaluations, self.environments):
+                closing.callback(part.close)

@@ -34,7 +34,9 @@ class Unit(NamedTuple):
     policy: Params
     """On the host."""
     group: int
-    """Which of the evaluation's policies."""
+    """Which of the evaluation's policies, for the seeds."""
+    learner: int
+    """Whose policy it is, for messages."""
     first_episode: int
     episodes: int
     step: int
@@ -48,6 +50,7 @@ class Unit(NamedTuple):
 def cut_into_units(
     policies: list[Params],
     groups: list[int],
+    learners: list[int],
     episodes: int,
     step: int,
     scaling: Scaling | None,
@@ -55,10 +58,13 @@ def cut_into_units(
 ) -> list[Unit]:
     """The units of an evaluation, in the order of groups and episodes."""
     return [
-        Unit(policy, group, first, min(EPISODES_TOGETHER, episodes - first), step, scaling, explore)
-        for policy, group in zip(policies, groups, strict=True)
+        Unit(
+            policy, group, learner, first, min(EPISODES_TOGETHER, episodes - first), step, scaling,
+            explore,
+        )
+        for policy, group, learner in zip(policies, groups, learners, strict=True)
         for first in range(0, episodes, EPISODES_TOGETHER)
-    ]
+    ]  # fmt: skip
 
 
 @lru_cache(maxsize=8)
@@ -95,7 +101,7 @@ class Player:
             actions = np.asarray(act(policy, seen, key))
             if not np.isfinite(actions).all():
                 raise TrainingStopped(
-                    f"the policy of learner {unit.group} produced non-finite actions"
+                    f"the policy of learner {unit.learner} produced non-finite actions"
                 )
             still = []
             for index in playing:
@@ -116,13 +122,13 @@ class Player:
         try:
             return self.envs[index].reset(seed=seed)[0]
         except Exception as error:
-            raise environment_error("at a reset for evaluation", unit.group, error) from error
+            raise environment_error("at a reset for evaluation", unit.learner, error) from error
 
     def _step(self, unit: Unit, index: int, action: np.ndarray) -> tuple[Any, ...]:
         try:
             return self.envs[index].step(action)
         except Exception as error:
-            raise environment_error("at a step of an evaluation", unit.group, error) from error
+            raise environment_error("at a step of an evaluation", unit.learner, error) from error
 
     def close(self) -> None:
         """Close the environments."""

@@ -130,7 +130,7 @@ class Evaluator:
         scaling: what observations are normalized by; explore: with the policies' own noise.
         """
         apart = unstack(policies, len(groups))
-        units = cut_into_units(apart, groups, episodes, step, scaling, explore)
+        units = cut_into_units(apart, groups, groups, episodes, step, scaling, explore)
         returns = [self.player.play(unit) for unit in units]
         return np.concatenate(returns).reshape(len(groups), episodes)
 
@@ -151,15 +151,16 @@ class Evaluator:
         policies = unstack(champions, jax.tree.leaves(champions)[0].shape[0])
         count = len(policies)
         groups = list(range(count))
-        judged, played = list(policies), list(groups)
+        judged, played, whose = list(policies), list(groups), list(groups)
         if picked is not None:
             # The champion's fresh episodes are one more group, with its own seeds.
             judged.append(policies[picked])
             played.append(count)
-        units = cut_into_units(judged, played, episodes, step, scaling, self._stochastic)
+            whose.append(picked)
+        units = cut_into_units(judged, played, whose, episodes, step, scaling, self._stochastic)
         num_judged = len(units)
         if self._stochastic:
-            units += cut_into_units(policies, groups, episodes, step, scaling, False)
+            units += cut_into_units(policies, groups, groups, episodes, step, scaling, False)
 
         def row(returns: list[np.ndarray]) -> dict[str, Any]:
             played_returns = np.concatenate(returns[:num_judged]).reshape(-1, episodes)
