@@ -240,6 +240,7 @@ class TestTwoObservations:
         for env in ("Pendulum-v1", lambda: make_env("Pendulum-v1").env):
             np.testing.assert_array_equal(p3s.evaluate(loaded, env, episodes=2), expected)
 
+    @pytest.mark.slow
     def test_after_a_resume_in_mid_episode(self):
         first, again = (
             small_training("Pendulum-v1", scheme="rollout", **self.fields) for _ in range(2)

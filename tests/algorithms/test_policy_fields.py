@@ -69,6 +69,7 @@ def test_learning_rates(name):
     assert largest_move(after.policy, before.policy) == pytest.approx(1e-5, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_none_is_the_common_value():
     spec = SPECS["continuous"]
     common = ALGORITHMS["td3"](**COMMON)

@@ -153,7 +153,7 @@ class TestCommands:
         assert code == 0
         assert "(T_initial). (default: 2500)" in words
         assert "Smallest search radius (d_min). (default: 0.02)" in words
-        assert "(default: policy_minibatches)" in words
+        assert "(default: every_minibatch)" in words
 
     def test_fields_arrive(self):
         config, output = parse_train(

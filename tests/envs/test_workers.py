@@ -94,8 +94,15 @@ def test_a_run_has_the_bits_of_one_process(workers):
 
 
 def test_killed_and_resumed(tmp_path):
-    run(tmp_path / "whole", env="Delayed Ant-v1", evaluation_period=0)
-    run(tmp_path / "parts", until=430, env="Delayed Ant-v1", evaluation_period=0, env_workers=3)
+    run(tmp_path / "whole", env="Pendulum-v1", delay=7, evaluation_period=0)
+    run(
+        tmp_path / "parts",
+        until=430,
+        env="Pendulum-v1",
+        delay=7,
+        evaluation_period=0,
+        env_workers=3,
+    )
     resume(tmp_path / "parts")
     assert record(tmp_path / "parts") == record(tmp_path / "whole")
 

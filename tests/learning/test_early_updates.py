@@ -52,7 +52,9 @@ class TestEarlyUpdates:
             {},
             pytest.param({"updates_per_step": 3, "buffer_size": 300}, marks=pytest.mark.slow),
             {"updates_per_step": "N"},
-            {"algorithm": "sac", "normalize_observations": True},
+            pytest.param(
+                {"algorithm": "sac", "normalize_observations": True}, marks=pytest.mark.slow
+            ),
             {"buffer_size": 40, "batch_size": 32},
         ],
         ids=str,

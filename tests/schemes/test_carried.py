@@ -103,6 +103,7 @@ class TestGuidance:
 class TestCEM:
     scheme = make("cem", initial_variance=0.5)
 
+    @pytest.mark.slow
     def test_the_mean_carries_what_the_best_does(self):
         state = started(self.scheme)
         after, found = review(self.scheme, state, (1.0, 7.0, 2.0, 3.0))
@@ -158,6 +159,7 @@ class TestERL:
         assert same(carried(pick(after.population, place)), carried(learner))
 
 
+@pytest.mark.slow
 def test_an_update_moves_statistics_of_every_learner_by_its_own_minibatch():
     scheme = make("p3s", num_learners=2)
     state = jax.jit(scheme.init, static_argnums=1)(jax.random.key(0), SPEC)

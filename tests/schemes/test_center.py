@@ -32,6 +32,7 @@ class TestCenter:
         expected = 3.0 * (2 * center - np.tanh(0.2) - np.tanh(0.4)) * (1 - center**2)
         assert float(gradient.params[0]["bias"][0]) == pytest.approx(expected, rel=1e-5)
 
+    @pytest.mark.slow
     def test_everyone_is_pulled_and_the_center_follows(self):
         pulled = trained(400, scheme="center", beta=1e4, review_period=2)
         free = trained(400, scheme="center", beta=0.0, review_period=2)

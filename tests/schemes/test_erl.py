@@ -123,6 +123,7 @@ class TestERL:
         assert np.shape(row["learner_returns"]) == (1, 2)
         assert np.shape(row["gradient_returns"]) == (2,)
 
+    @pytest.mark.slow
     def test_with_the_settings_of_the_original_a_run_resumes_to_the_bit(self, tmp_path):
         fields = {"scheme": "erl", "algorithm": "ddpg", "preset": "authors"}
         fields |= {"policy_hidden_sizes": (8,)}

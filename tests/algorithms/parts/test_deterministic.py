@@ -51,7 +51,7 @@ def test_full_reversion_is_independent_noise():
     np.testing.assert_allclose(process, noise_at(steps), rtol=1e-6)
 
 
-@pytest.mark.parametrize("theta", [0.15, 0.5])
+@pytest.mark.parametrize("theta", [0.15, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_variance_and_autocorrelation(theta):
     """In the long run: variance 1 / (1 - (1 - theta)²), correlation (1 - theta)^lag."""
     process = process_at(range(1, 10_001), num_learners=4, exploration_noise_reversion=theta)
@@ -88,6 +88,7 @@ def test_a_policy_asked_alone_draws_from_where_the_process_settles():
     assert float(actions.std()) == pytest.approx(SIGMA / np.sqrt(0.75), rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_run_resumes_to_the_bit(tmp_path):
     fields = {"scheme": "sharing", "exploration_noise_kind": "ornstein_uhlenbeck"}
     run(tmp_path / "whole", **fields)
