@@ -120,12 +120,12 @@ def pairs(returns: Returns, cost: dict, ours: str, theirs: str, envs: list[str],
     return strata
 
 
-def difference(ours: list, theirs: list, rng: np.random.Generator):
-    """Difference of the IQMs, and its interval."""
+def difference(ours: list, theirs: list, rng: np.random.Generator, mean=statistics.iqm):
+    """Difference of the IQMs, or of another mean, and its interval."""
     count = len(ours)
 
     def statistic(drawn: list) -> np.ndarray:
-        return statistics.iqm(drawn[:count]) - statistics.iqm(drawn[count:])
+        return mean(drawn[:count]) - mean(drawn[count:])
 
     strata = [*ours, *theirs]
     return float(statistic(strata)), statistics.percentile_interval(statistic, strata, rng)

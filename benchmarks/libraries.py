@@ -15,14 +15,12 @@ import statistics
 import time
 from pathlib import Path
 
-import jax
-
 from p3s.config import resolve
 from p3s.envs import make_env
 from p3s.learning import devices, program
 from p3s.train import Training
+from throughput import ENV, update_until
 
-ENV = "HalfCheetah-v5"
 CASES = [
     *((count, (width, width), "float32") for width in (256, 512, 1024) for count in (1, 4)),
     *((count, (400, 300), "float32") for count in (1, 4, 16)),
@@ -31,36 +29,24 @@ CASES = [
 ]
 
 
-class Updates:
-    """Compiled updates of a training, by one of the libraries."""
+def begin(library: devices.Library, count: int, sizes: tuple, precision: str) -> Training:
+    """A training whose updates are multiplied by one of the libraries."""
+    program.library_for = lambda algorithm: library
+    program.compiled.cache_clear()
+    config = resolve(
+        ENV, preset="paper", num_learners=count, initial_steps=20, evaluation_period=0,
+        hidden_sizes=sizes, precision=precision, buffer_size=10_000,
+    )  # fmt: skip
+    training = Training(config, lambda: make_env(ENV))
+    training.run(40 * count)
+    return training
 
-    def __init__(self, library: devices.Library, count: int, sizes: tuple, precision: str) -> None:
-        program.library_for = lambda algorithm: library
-        program.compiled.cache_clear()
-        config = resolve(
-            ENV, preset="paper", num_learners=count, initial_steps=20, evaluation_period=0,
-            hidden_sizes=sizes, precision=precision, buffer_size=10_000,
-        )  # fmt: skip
-        self.training = Training(config, lambda: make_env(ENV))
-        self.training.run(40 * count)
-        batches = self.training.experience.take(1, count, coming=0)
-        assert batches is not None
-        self.count, self.batches = count, batches
 
-    def rate(self, seconds: float) -> float:
-        """Learner-updates per second, each dispatched before the one before it is done."""
-        updater = self.training.updater
-        state, number, before, started = updater.state, 0, None, time.perf_counter()
-        while number % 2 or time.perf_counter() - started < seconds:
-            number += 1
-            state, metrics = updater.program.learn(
-                state, [self.batches], number, (number % 2 == 0,)
-            )
-            if before is not None:
-                jax.block_until_ready(before)
-            before = metrics
-        updater.state = jax.block_until_ready(state)
-        return number * self.count / (time.perf_counter() - started)
+def rate(training: Training, seconds: float) -> float:
+    """Learner-updates per second."""
+    started = time.perf_counter()
+    count = update_until(training, lambda: time.perf_counter() - started >= seconds)
+    return count / (time.perf_counter() - started)
 
 
 def main() -> None:
@@ -73,21 +59,21 @@ def main() -> None:
     choose, found = program.library_for, []
     print(f"{'':<28}{'Eigen':>8}{'YNNPACK':>9}{'ratio':>7}  chosen")
     for count, sizes, precision in CASES:
-        both = [Updates(library, count, sizes, precision) for library in ("eigen", "ynnpack")]
-        rounds = []
-        for _ in range(options.rounds + 1):
-            rounds.append([updates.rate(options.seconds) for updates in both])
-        rounds = rounds[1:]
+        both = [begin(library, count, sizes, precision) for library in ("eigen", "ynnpack")]
+        rounds = [
+            [rate(training, options.seconds) for training in both]
+            for _ in range(options.rounds + 1)
+        ][1:]
         eigen, ynnpack = (statistics.median(column) for column in zip(*rounds, strict=True))
         ratio = statistics.median(theirs / ours for ours, theirs in rounds)
-        chosen = choose(both[0].training.config.algorithm)
+        chosen = choose(both[0].config.algorithm)
         name = f"N={count}, {'-'.join(map(str, sizes))}, {precision}"
         print(f"{name:<28}{eigen:>8.0f}{ynnpack:>9.0f}{ratio:>7.2f}  {chosen}", flush=True)
         found.append(
             {"case": name, "eigen": eigen, "ynnpack": ynnpack, "ratio": ratio, "chosen": chosen}
         )
-        for updates in both:
-            updates.training.close()
+        for training in both:
+            training.close()
     options.out.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars
 
+from claims import difference
 from p3s.report import statistics
 from p3s.report.export import load_results
 
@@ -33,17 +34,8 @@ def last_returns(table: polars.DataFrame) -> dict[str, dict[str, np.ndarray]]:
     return found
 
 
-def difference(ours: list[np.ndarray], theirs: list[np.ndarray], mean) -> str:
-    count, rng = len(ours), np.random.default_rng(0)
-
-    def statistic(drawn: list) -> np.ndarray:
-        return mean(drawn[:count]) - mean(drawn[count:])
-
-    strata = [*ours, *theirs]
-    value, interval = (
-        float(statistic(strata)),
-        statistics.percentile_interval(statistic, strata, rng),
-    )
+def compared(ours: list[np.ndarray], theirs: list[np.ndarray], mean) -> str:
+    value, interval = difference(ours, theirs, np.random.default_rng(0), mean)
     seen = "no difference seen" if interval.low <= 0 <= interval.high else "differs"
     return f"{value:+.3g} ({interval.low:+.3g} to {interval.high:+.3g})  {seen}"
 
@@ -59,10 +51,10 @@ def main(path: Path) -> None:
             scaled.setdefault(method, []).append((values - low) / (high - low))
             print(f"{env}, {method}: mean {values.mean():,.1f} of {len(values)} seeds")
         for method in methods:
-            text = difference([own[method]], [own[REFERENCE]], lambda drawn: drawn[0].mean(axis=-1))
+            text = compared([own[method]], [own[REFERENCE]], statistics.mean)
             print(f"{env}, {method} - {REFERENCE}: {text}")
     for method in methods:
-        text = difference(scaled[method], scaled[REFERENCE], statistics.iqm)
+        text = compared(scaled[method], scaled[REFERENCE], statistics.iqm)
         print(f"all, normalized IQM, {method} - {REFERENCE}: {text}")
 
 

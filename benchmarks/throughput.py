@@ -260,22 +260,27 @@ def serve_evaluation(training: Training, turns: Turns) -> None:
 
 
 def serve_updates(training: Training, turns: Turns) -> None:
-    """Updates of one set of minibatches, each dispatched before the one before it is done."""
-    count = training.scheme.num_learners
-    updater = training.updater
+    while turns.begin(0):
+        report(turns.rate(update_until(training, lambda: turns.over)), guided=True)
+
+
+def update_until(training: Training, over: Callable[[], bool]) -> int:
+    """Updates of one set of minibatches, each dispatched before the one before it is done.
+
+    How many learner-updates there were; every second one had a policy step.
+    """
+    count, updater = training.scheme.num_learners, training.updater
     batches = training.experience.take(1, count, coming=0)
     assert batches is not None
-    while turns.begin(0):
-        state, number, before = updater.state, 0, None
-        while number % 2 or not turns.over:
-            number += 1
-            pattern = (number % 2 == 0,)
-            state, metrics = updater.program.learn(state, [batches], number, pattern)
-            if before is not None:
-                jax.block_until_ready(before)
-            before = metrics
-        updater.state = jax.block_until_ready(state)
-        report(turns.rate(number * count), guided=True)
+    state, number, before = updater.state, 0, None
+    while number % 2 or not over():
+        number += 1
+        state, metrics = updater.program.learn(state, [batches], number, (number % 2 == 0,))
+        if before is not None:
+            jax.block_until_ready(before)
+        before = metrics
+    updater.state = jax.block_until_ready(state)
+    return number * count
 
 
 def serve_peer(name: str, mode: str) -> None:

@@ -4,8 +4,8 @@ float32    inputs @ weight
 bfloat16   both factors rounded to bfloat16, their products summed in float32; the products of
            gradients, weights, optimizers and targets stay float32
 
-Gradients multiply by transposed factors, for which processors have no half-width products: they
-would be widened again. The passes forward are more than half of an update.
+Gradients multiply by transposed factors, which the CPU's library widens again before it multiplies.
+More than half of an update's products are in its forward passes.
 """
 
 from __future__ import annotations

@@ -135,10 +135,8 @@ class Training:
             return period > 0 and (last or self.total_steps // period > previous // period)
 
         log = due(self.options.log_period)
-        overdue, self._checkpoint_due = (
-            self._checkpoint_due,
-            self._checkpoint_due or due(self.options.checkpoint_period),
-        )
+        overdue = self._checkpoint_due
+        self._checkpoint_due = overdue or due(self.options.checkpoint_period)
         if log:
             self.updater.settle()
         evaluation = due(self.options.evaluation_period)

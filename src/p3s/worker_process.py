@@ -1,9 +1,10 @@
 """Processes that work for a run: evaluations and environments.
 
-    the run    WorkerProcess(module, *order)          starts `python -m module`
+    the run    WorkerProcess(module, pickled(order))  starts `python -m module`
                .send(message), .receive()             pickled, over the worker's stdin and stdout
-    the worker serve(begin)                           handle = begin(*order)
+    the worker serve(begin)                           handle, close = begin(*order)
                                                       for every message: reply handle(message)
+                                                      at the end: close()
 
 A worker is a Python process of its own, not a fork and not a spawned copy of the main script: it
 imports p3s and what the order names, nothing else. It ends when its stdin does: with the run,
@@ -30,6 +31,13 @@ from p3s.errors import TrainingStopped
 
 GRACE = 1.0
 """Seconds in which a worker may close what it has opened."""
+
+
+def available_cores() -> list[int]:
+    """The cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 class CannotWork(Exception):
@@ -130,12 +138,12 @@ def serve(begin: Callable[..., Handler]) -> None:
     os.dup2(2, 1)
     messages: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, messages), daemon=True).start()
-    handle, close = _nobody, _nothing
-    if (order := messages.get()) is not None:
-        try:
-            handle, close = begin(*pickle.loads(order))
-        except Exception as error:
-            handle = partial(_refuse, f"{type(error).__name__}: {error}")
+    if (order := messages.get()) is None:
+        return
+    try:
+        handle, close = begin(*pickle.loads(order))
+    except Exception as error:
+        handle, close = partial(_refuse, f"{type(error).__name__}: {error}"), lambda: None
     with contextlib.suppress(BrokenPipeError):
         while (message := messages.get()) is not None:
             _write(answers, pickle.dumps(_answer(handle, message)))
@@ -150,14 +158,6 @@ def _listen(source: IO[bytes], messages: queue.SimpleQueue[bytes | None]) -> Non
     messages.put(None)
     time.sleep(GRACE)
     os._exit(0)
-
-
-def _nobody(message: Any) -> Any:
-    raise CannotWork("there was no order")
-
-
-def _nothing() -> None:
-    pass
 
 
 def _refuse(reason: str, message: Any) -> Any:

@@ -135,7 +135,7 @@ def test_an_error_in_a_worker_names_the_learner():
 
 
 def test_workers_are_started_where_an_evaluation_takes_long(monkeypatch):
-    monkeypatch.setattr(protocol, "available_cores", lambda: 3)
+    monkeypatch.setattr(protocol, "available_cores", lambda: [0, 1, 2])
     training = small_training(evaluation_workers=None)
     training.run(250)
     assert training.evaluations.evaluator.workers is None

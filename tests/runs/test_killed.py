@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -68,3 +71,36 @@ def test_on_policy(tmp_path, algorithm):
         "--steps", "20000", "--checkpoint-period", "300", longest_wait=3.0,
     )  # fmt: skip
     print(f"{algorithm}: resumed at {resumed_at}, identical")
+
+
+def children(process: subprocess.Popen) -> list[int]:
+    """The processes that one has started, in any of its threads."""
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return sorted(int(child) for task in tasks for child in task.read_text().split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victims", ["run", "worker", "both"])
+def test_with_workers(tmp_path, run_arguments, victims):
+    """A run without workers equals one whose processes are killed; a resume needs no advice."""
+    arguments = ["InvertedPendulum-v5", "--steps", "3000", *run_arguments]
+    assert p3s_process("train", *arguments, "--out", tmp_path / "whole").wait() == 0
+    workers, parts = ["--evaluation-workers", 2, "--env-workers", 2], tmp_path / "parts"
+    process = p3s_process("train", *arguments, *workers, "--out", parts)
+    for kill in range(4):
+        wait_for(parts / "checkpoints", process)
+        while len(started := children(process)) < 2 and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0.0, 1.0))
+        assert process.poll() is None, "the run was over before it could be killed"
+        if victims != "run":
+            # The environments' workers were started first; killing one ends the run.
+            os.kill(started[kill % len(started)], signal.SIGKILL)
+        if victims != "worker":
+            process.kill()
+        elif kill % len(started) > 1:
+            continue
+        assert process.wait() in (2, -signal.SIGKILL)
+        process = p3s_process("resume", parts)
+    assert process.wait() == 0
+    assert record(parts) == record(tmp_path / "whole")

@@ -21,7 +21,8 @@ from p3s.study.display import StudyDisplay, status_table, summary
 from p3s.study.estimate import estimate, grid_table
 from p3s.study.folder import StudyFolder
 from p3s.study.references import complete_references
-from p3s.study.scheduler import Scheduler, SchedulerOptions, available_cores
+from p3s.study.scheduler import Scheduler, SchedulerOptions
+from p3s.worker_process import available_cores
 
 Source = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME|FILE.toml|DIR")]
 

@@ -93,11 +93,10 @@ class WorkerCopies:
             for order in orders:
                 self.workers.append(WorkerProcess(MODULE, order))
             (self.spec, self.exact_resume), *_ = self._ask_all("about")
-        except WorkerDied as error:
+        except BaseException as error:
             self.close()
-            raise UserError("a process for environments died at its start") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, WorkerDied):
+                raise UserError("a process for environments died at its start") from error
             raise
         shape, dtype = self.spec.observation.shape, self.spec.observation.dtype
         self.observations = np.zeros((num_copies, *shape), dtype)

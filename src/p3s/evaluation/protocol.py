@@ -12,11 +12,10 @@ pick plays again on fresh episodes. Worker processes may play while the training
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -29,7 +28,7 @@ from p3s.evaluation.workers import Workers
 from p3s.experience.normalization import Scaling
 from p3s.trees import pick
 from p3s.types import Params
-from p3s.worker_process import CannotWork
+from p3s.worker_process import CannotWork, available_cores
 
 WORTH_WORKERS = 2.0
 """Seconds of an evaluation from which on workers are started for the next ones."""
@@ -53,13 +52,6 @@ class PendingEvaluation:
             for unit, future in zip(self._units, self._futures, strict=True)
         ]
         return self._row(returns)
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Evaluator:
@@ -111,8 +103,6 @@ class Evaluator:
         except CannotWork as error:
             if self.workers is not None:
                 self._do_without(error)
-            return self.player.play(unit)
-        except CancelledError:
             return self.player.play(unit)
 
     def play(
@@ -176,10 +166,10 @@ class Evaluator:
         pending = PendingEvaluation(self, units, row)
         if self._undecided:
             self._undecided = False
-            long = time.perf_counter() - started > WORTH_WORKERS
+            long, cores = time.perf_counter() - started > WORTH_WORKERS, len(available_cores())
             # Workers on an accelerator would take its memory from the run.
-            if long and available_cores() > 1 and jax.default_backend() == "cpu":
-                self._start_workers(min(available_cores(), len(units)))
+            if long and cores > 1 and jax.default_backend() == "cpu":
+                self._start_workers(min(cores, len(units)))
         return pending
 
     def evaluate(self, *arguments: Any, **options: Any) -> dict[str, Any]:

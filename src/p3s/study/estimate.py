@@ -32,9 +32,10 @@ from p3s.report.formatting import count_text
 from p3s.schemes.base import EpisodeScheme
 from p3s.study.cells import Cell
 from p3s.study.display import brief, duration
-from p3s.study.scheduler import available_cores, core_shares
+from p3s.study.scheduler import core_shares
 from p3s.train import Training
 from p3s.types import EnvSpec
+from p3s.worker_process import available_cores
 
 ENVIRONMENT_SECONDS = 0.3
 TRAINING_SECONDS = 2.0

@@ -29,6 +29,7 @@ from typing import Any, Protocol
 from p3s.study.cells import Cell
 from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
 from p3s.study.worker import STOPPED
+from p3s.worker_process import available_cores
 
 POLL_SECONDS = 0.2
 """Time between two polls of the processes; a poll costs a few system calls."""
@@ -60,13 +61,6 @@ class SchedulerOptions:
     jobs: int
     retry_failed: bool = False
     discard_checkpoints: bool = False
-
-
-def available_cores() -> list[int]:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
 
 
 def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
