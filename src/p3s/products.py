@@ -38,7 +38,7 @@ def _sum_in_float32(left: jax.Array, right: jax.Array) -> jax.Array:
 def half_width(values: jax.Array) -> jax.Array:
     """float32 rounded to the nearest bfloat16, which is its upper half.
 
-    Ties are rounded away from zero; the compiler's own conversion, to even, takes twice as long.
+    Ties are rounded away from zero; the compiler's own conversion, to even, takes longer.
     """
     bits = jax.lax.bitcast_convert_type(values, jnp.uint32) + jnp.uint32(0x8000)
     upper = (bits >> 16).astype(jnp.uint16)
