@@ -118,7 +118,7 @@ def p3s_sac_step(algorithm: Algorithm) -> Callable[[], Any]:
 
     def sampled(learners: Any, rows: Any, guide: Guide, key: jax.Array) -> Any:
         return update_learners(
-            algorithm, learners, unpack_transitions(spec, rows), guide, key, True
+            algorithm, learners, unpack_transitions(spec, rows), guide, key, jnp.arange(1), True
         )
 
     update = jax.jit(sampled, donate_argnums=0, compiler_options=compiler_options())

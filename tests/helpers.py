@@ -136,7 +136,7 @@ def assert_file_and_export(policy: Policy, folder: Path) -> None:
 
 # ---------------------------------------------------------------------- run folders
 
-TIMES = ("seconds", "steps_per_second")
+TIMES = ("seconds", "steps_per_second", "shards")
 
 
 def record(path: Path) -> dict:

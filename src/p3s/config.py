@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import Adapter, EnvName, describe, parse_name
+from p3s.envs.copies import equal_parts
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
 from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
@@ -56,6 +57,19 @@ class RunOptions:
     devices: Count | None = None
     """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
     default as many as pay. The last bits of results depend on it."""
+    engine: Literal["local", "ray"] = "local"
+    """Where shards live: local, in this process, or ray, on the machines of a Ray cluster."""
+    shards: Count | None = None
+    """Parts that the population is split into, each with its learners, their environments and a
+    replica of the replay. The last bits of results depend on it."""
+    exchange_period: Count = 10
+    """Own steps of a learner between two exchanges of transitions among shards."""
+    address: str | None = None
+    """Address of the Ray cluster; by default Ray is started on this machine for the run."""
+    shard_cpus: Count = 1
+    """CPUs that each shard asks of the Ray cluster."""
+    shard_gpus: CountOrZero = 0
+    """GPUs that each shard asks of the Ray cluster."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000
@@ -88,12 +102,42 @@ class Config:
         problem = self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
-        parts, learners = self.options.devices or 1, self.scheme.num_trained
-        if learners % parts:
-            known = ", ".join(str(n) for n in range(1, learners + 1) if learners % n == 0)
-            problem = f"devices must divide the {learners} learners that are trained: {known}"
+        problem = problem or self._problem_of_shards() or self._problem_of_devices()
         if problem is not None:
             raise UserError(problem)
+
+    def _problem_of_devices(self) -> str | None:
+        """Why the learners cannot be spread over the devices, if they cannot."""
+        devices, shards = self.options.devices or 1, self.options.shards or 1
+        for learners in {len(part) for part in equal_parts(self.scheme.num_trained, shards)}:
+            if learners % devices:
+                known = ", ".join(str(n) for n in range(1, learners + 1) if learners % n == 0)
+                where = " in a shard" if shards > 1 else " that are trained"
+                return f"devices must divide the {learners} learners{where}: {known}"
+        return None
+
+    def _problem_of_shards(self) -> str | None:
+        """What keeps this run from being split, if it is to be."""
+        options, scheme = self.options, self.scheme
+        if options.shards is None:
+            missing = options.engine == "ray"
+            return "engine ray needs a number of shards (--shards 2)" if missing else None
+        if not scheme.can_be_split:
+            able = ", ".join(name for name, made in SCHEMES.items() if made.can_be_split)
+            return f"scheme {scheme.name} cannot be split into shards; these can: {able}"
+        if options.shards > scheme.num_learners:
+            return f"shards must be at most {scheme.num_learners}, the number of learners"
+        if options.exchange_period > max(scheme.first_update // scheme.num_envs, 1):
+            return (
+                f"exchange_period is {options.exchange_period} own steps, and the first update "
+                "comes earlier: give a shorter period or more initial_steps"
+            )
+        if options.buffer_size < options.exchange_period * scheme.num_envs:
+            return "buffer_size must hold what is exchanged at a time: exchange_period × learners"
+        for name in ("env_workers", "evaluation_workers"):
+            if getattr(options, name):
+                return f"{name} is for runs without shards: each plays its own learners' episodes"
+        return None
 
     def nothing_learned(self) -> str | None:
         """Why this run will learn nothing, if it will not."""

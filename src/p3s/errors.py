@@ -14,6 +14,10 @@ class TrainingStopped(UserError):
     """A training that cannot continue: its environment raised, or a number is not finite."""
 
 
+class ShardLost(TrainingStopped):
+    """A part of a run is gone, with its process or its machine."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """An error for a name that does not exist, with similar names."""
     known = sorted(known)

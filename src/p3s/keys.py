@@ -33,8 +33,6 @@ def integer(seed: int, stream: str, *indices: int) -> int:
     return int.from_bytes(_digest(seed, stream, indices)[:4], "little") >> 1
 
 
-def per_learner(step_key: jax.Array, num_learners: int) -> jax.Array:
-    """One key for each learner, (num_learners,); learner i's is the same in any population."""
-    return jax.vmap(lambda index: jax.random.fold_in(step_key, index))(
-        jax.numpy.arange(num_learners)
-    )
+def per_learner(step_key: jax.Array, indices: jax.Array) -> jax.Array:
+    """One key for each of these learners; learner i's is the same in any population."""
+    return jax.vmap(lambda index: jax.random.fold_in(step_key, index))(indices)

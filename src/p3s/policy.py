@@ -22,7 +22,7 @@ from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.runs.files import write_bytes
-from p3s.trees import flatten_names, pick, unflatten_names
+from p3s.trees import flatten_names, unflatten_names
 from p3s.types import EnvSpec, ObservationSpec, Params
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def policy_of(training: Training) -> Policy:
     """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
     scheme, env = training.scheme, training.config.env
     best = scheme.best(training.returns.values) or 0
-    params = jax.device_get(pick(scheme.champions(training.updater.state), best))
+    params = training.champion(best)
     about = {
         **training.about_actions,
         "observations_seen": training.config.algorithm.observations_seen,
@@ -192,8 +192,7 @@ def policy_of(training: Training) -> Policy:
             "learner": best,
         },
     }
-    scaling = training.normalizer.scaling
-    return Policy(training.config.algorithm, params, training.spec, about, scaling)
+    return Policy(training.config.algorithm, params, training.spec, about, training.scaling)
 
 
 def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.ndarray]:

@@ -59,7 +59,7 @@ class Population:
         name = parse_name(env, delay, env_kwargs) if isinstance(env, str) else None
         config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
         make = partial(make_env, env, delay) if name is None else opening.env_maker(config)
-        self._training = Training(config, make)
+        self._training = opening.make_training(config, make)
 
     @property
     def training(self) -> Training:
@@ -168,7 +168,7 @@ class Population:
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
-        population._training = Training(config, make)
+        population._training = opening.make_training(config, make)
         opening.restore(population._training, Path(path))
         return population
 

@@ -28,15 +28,18 @@ from p3s.config import Config, check_environment
 from p3s.envs import Adapter, seeing
 from p3s.envs.workers import make_copies
 from p3s.errors import TrainingStopped
-from p3s.evaluation import EvaluationQueue, Evaluator
+from p3s.evaluation import EvaluationQueue, Evaluator, unstack
 from p3s.experience.kinds import make_experience
-from p3s.experience.normalization import RunningMoments, Unnormalized
+from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
+from p3s.learning.metrics import MetricsWindow
 from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
 from p3s.runs.best_policy import BestPolicy
 from p3s.runs.records import NoFolder, RunFolder
+from p3s.trees import pick
+from p3s.types import Episode, Params
 
 
 class Training:
@@ -53,21 +56,10 @@ class Training:
         check_environment(config, example)
         self.spec, self.about_actions = example.env_spec, example.about_actions()
         example.close()
-        seed, count = self.options.seed, self.scheme.num_envs
-        normalized = config.algorithm.normalize_observations
-        self.normalizer = RunningMoments(self.spec) if normalized else Unnormalized()
-        self.experience = make_experience(config, self.spec, self.normalizer)
-        self.environments = make_copies(make, count, seed, self.options.env_workers)
         self.rhythm = self.scheme.rhythm()
-        self.returns = RecentReturns(count, self.scheme.num_recent)
+        self.returns = RecentReturns(self.scheme.num_envs, self.scheme.num_recent)
         self.counters = Counters()
-        self.updater = Updater(
-            self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap,
-            self.options.devices,
-        )  # fmt: skip
-        self.evaluations = EvaluationQueue(
-            Evaluator(make, config.algorithm, seed, self.options.evaluation_workers)
-        )
+        self.evaluations = EvaluationQueue(self._make_workers(overlap))
         self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
         self.stop_requested, self._checkpoint_due = False, False
@@ -76,24 +68,46 @@ class Training:
         self.stepping_seconds = 0.0
         self.last_review: dict[str, Any] = {}
 
+    def _make_workers(self, overlap: bool) -> Evaluator:
+        """Make what acts and learns; who evaluates it."""
+        config, options, make = self.config, self.options, self.make
+        normalized = config.algorithm.normalize_observations
+        self.normalizer = RunningMoments(self.spec) if normalized else Unnormalized()
+        self.experience = make_experience(config, self.spec, self.normalizer)
+        copies = make_copies(make, self.scheme.num_envs, options.seed, options.env_workers)
+        self.environments = copies
+        self.updater = Updater(
+            self.scheme, self.spec, options.seed, self.experience, self.normalizer, self.counters,
+            overlap, options.devices,
+        )  # fmt: skip
+        return Evaluator(make, config.algorithm, options.seed, options.evaluation_workers)
+
     def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
         """Train until this many total environment steps, or until a stop is requested."""
         started, before = time.perf_counter(), self.counters.seconds
         if self.counters.time_step == 0:
-            self.environments.start()
+            self._start()
         while self.total_steps < until and not self.stop_requested:
             try:
-                if not self.updater.work_off():
+                if not self._work_off():
                     previous = self.total_steps
                     self._step(until)
                     self.counters.seconds = before + time.perf_counter() - started
                     self._record(previous, last=self.total_steps >= until)
             except TrainingStopped as error:
-                raise TrainingStopped(f"at total step {self.total_steps}: {error}") from error
+                raise type(error)(f"at total step {self.total_steps}: {error}") from error
             if callback is not None and callback(self) is False:
                 break
         self._collect_evaluations(wait=True)
         self.counters.seconds = before + time.perf_counter() - started
+
+    def _start(self) -> None:
+        """Begin the first episodes."""
+        self.environments.start()
+
+    def _work_off(self) -> bool:
+        """Some of the updates that are due before the next step; False if there are none."""
+        return self.updater.work_off()
 
     def _step(self, until: int) -> None:
         """One time step, and what is due after it."""
@@ -110,9 +124,7 @@ class Training:
         self.experience.add(transitions, ended=bool(episodes))
         counters.total_steps += len(active)
         for episode in episodes:
-            self.updater.metrics.add_episode(episode)
-            if self.scheme.counts(counters.time_step - episode.length + 1):
-                self.returns.add(episode)
+            self._note_episode(counters.time_step, episode)
         ended = [episode.learner for episode in episodes]
         due = self.rhythm.after(counters.time_step, active, ended)
         self.updater.begin_backlog(due.backlog)
@@ -120,6 +132,35 @@ class Training:
         if due.review:
             self.last_review = self.updater.review(self.returns)
             self.folder.append("lineage", self.last_review)
+
+    def _note_episode(self, time_step: int, episode: Episode) -> None:
+        """Count a training episode that ended with this step."""
+        self.metrics.add_episode(episode)
+        if self.scheme.counts(time_step - episode.length + 1):
+            self.returns.add(episode)
+
+    @property
+    def metrics(self) -> MetricsWindow:
+        """What is reported since the last row of metrics.jsonl."""
+        return self.updater.metrics
+
+    @property
+    def exact_resume(self) -> bool:
+        """Whether a checkpoint holds the episodes in progress."""
+        return self.environments.exact_resume
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """What observations are normalized by now."""
+        return self.normalizer.scaling
+
+    def champions(self) -> list[Params]:
+        """The policies that the run is judged by, one by one, on the host."""
+        return unstack(self.scheme.champions(self.updater.state))
+
+    def champion(self, index: int) -> Params:
+        """One of them."""
+        return jax.device_get(pick(self.scheme.champions(self.updater.state), index))
 
     @property
     def total_steps(self) -> int:
@@ -138,17 +179,24 @@ class Training:
         overdue = self._checkpoint_due
         self._checkpoint_due = overdue or due(self.options.checkpoint_period)
         if log:
-            self.updater.settle()
+            self._settle()
         evaluation = due(self.options.evaluation_period)
         if evaluation:
             self.evaluations.begin(self)
         # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
         self._collect_evaluations(wait=last or (evaluation and overdue))
         if log:
-            means = chief.mean_returns(self.returns.values).tolist()
-            self.folder.append("metrics", self.updater.metrics.row(self.counters, means))
+            self.folder.append("metrics", self._metrics_row())
         if last or (self._checkpoint_due and not self.evaluations.under_way):
             self.checkpoint()
+
+    def _metrics_row(self) -> dict[str, Any]:
+        means = chief.mean_returns(self.returns.values).tolist()
+        return self.metrics.row(self.counters, means)
+
+    def _settle(self) -> None:
+        """Wait for all metrics."""
+        self.updater.settle()
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
@@ -192,7 +240,7 @@ class Training:
         """Continue from a snapshot; the replay's rows are already in place."""
         for name, part in self.parts.items():
             part.resume(snapshot.get(name, {}))
-        if not self.environments.exact_resume:
+        if not self.exact_resume:
             self.experience.cut()
 
     def checkpoint(self) -> None:

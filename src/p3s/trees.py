@@ -78,6 +78,11 @@ def pick(stacked: Params, index: Any) -> Params:
     return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 
+def put(stacked: Params, index: int, one: Params) -> Params:
+    """N stacked trees with one of them replaced."""
+    return jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[index].set(new), stacked, one)
+
+
 def flatten_names(tree: Params) -> dict[str, Any]:
     """A pytree as a flat dictionary with one readable name for each leaf."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)

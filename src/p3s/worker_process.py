@@ -40,6 +40,12 @@ def available_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
+    """The cores of each of `jobs` processes: equally many, and disjoint if there are enough."""
+    share = max(len(cores) // jobs, 1)
+    return [[cores[(job * share + i) % len(cores)] for i in range(share)] for job in range(jobs)]
+
+
 class CannotWork(Exception):
     """A worker cannot do this work; the run's own process can."""
 

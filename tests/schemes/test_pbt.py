@@ -84,7 +84,7 @@ class TestPBT:
         quiet = {"exploration_noise": jnp.array([0.0, 0.5], jnp.float32)}
         observations = np.zeros((2, 2), np.float32)
         actions = [
-            np.asarray(scheme.act((scheme.policies(state), quiet), observations,
+            np.asarray(scheme.act(scheme.acting(state._replace(own_fields=quiet)), observations,
                                   jax.random.key(0), np.int32(step)))
             for step in range(2)
         ]  # fmt: skip

@@ -18,8 +18,8 @@ from p3s.runs.opening import load_config
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
-from p3s.study.scheduler import core_shares
 from p3s.study.worker import open_run
+from p3s.worker_process import core_shares
 from tests.helpers import call, p3s_process, record, small_config, wait_for
 
 

@@ -25,6 +25,8 @@ class Options:
     env_workers: int | None = None
     """Processes that the environment copies are spread over, this time; results do not depend on
     it."""
+    address: str | None = None
+    """Address of the Ray cluster, this time, for a run with --engine ray."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -39,6 +41,7 @@ def run(options: Options) -> int:
         options.steps,
         evaluation_workers=options.evaluation_workers,
         env_workers=options.env_workers,
+        address=options.address,
     )
     for note in notes:
         print(note)

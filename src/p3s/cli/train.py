@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import signal
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,9 +14,10 @@ from typing import Any, Literal
 import tyro
 
 from p3s.cli.arguments import Environment
+from p3s.cluster.recovery import Recovery
 from p3s.config import RENAMED, Config, RunOptions, resolve
 from p3s.envs import parse_name
-from p3s.errors import TrainingStopped, UserError
+from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.learning import devices
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.run_page import leave_run_page
@@ -148,7 +150,7 @@ def train(training: Training, report: bool) -> int:
     assert isinstance(training.folder, RunFolder)
     path, until = training.folder.path, training.options.steps
     print(f"run folder: {path}")
-    if not training.environments.exact_resume:
+    if not training.exact_resume:
         print("this environment's state cannot be captured: a resume begins new episodes")
     received: list[int] = []
 
@@ -161,9 +163,18 @@ def train(training: Training, report: bool) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, request_stop)
+    recovery = Recovery()
     try:
-        with TrainingProgress(training, until) as progress:
-            training.run(until, progress.step)
+        while True:
+            try:
+                with TrainingProgress(training, until) as progress:
+                    training.run(until, progress.step)
+                break
+            except ShardLost as error:
+                print(f"note: {error}", file=sys.stderr)
+                training = recovery.reopened(training, error)
+                training.stop_requested = bool(received)
+                print(f"continuing from step {training.total_steps:,}", file=sys.stderr)
         if received:
             training.checkpoint()
     except TrainingStopped as error:

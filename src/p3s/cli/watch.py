@@ -39,6 +39,8 @@ def view(path: Path) -> Panel:
         f"{latest.get('steps_per_second', 0):,.0f} steps/s",
     )
     parts: list[Any] = [bar, _scores(rows["evaluations"]), _learners(latest)]
+    if "shards" in latest:
+        parts.append(_shards(latest["shards"]))
     if rows["lineage"] and "beta" in rows["lineage"][-1]:
         parts.append(_chief(rows["lineage"], config["scheme_fields"]))
     env = config["environment"]["id"] if config["environment"] else "custom environment"
@@ -59,6 +61,14 @@ def _learners(latest: dict[str, Any]) -> Table:
     for index, value in enumerate(latest.get("recent_returns", [])):
         own = [losses.get(name, [])[index : index + 1] for name in ("value_loss", "policy_loss")]
         table.add_row(str(index), _number(value), *(_number(*loss) for loss in own))
+    return table
+
+
+def _shards(shards: list[dict[str, float]]) -> Table:
+    table = Table("shard", "steps/s", "waiting for others", box=None)
+    for index, shard in enumerate(shards):
+        rate, waiting = f"{shard['steps_per_second']:,.0f}", f"{shard['waiting']:.0%}"
+        table.add_row(str(index), rate, waiting)
     return table
 
 

@@ -27,6 +27,38 @@ def state_name(index: int) -> str:
     return f"state_{index}"
 
 
+def equal_parts(count: int, num_parts: int) -> list[range]:
+    """0 to count - 1 in parts of equal size, as far as that is possible."""
+    parts = np.array_split(np.arange(count), num_parts)
+    return [range(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+
+def join_snapshots(snapshots: list[dict[str, Any]]) -> dict[str, Any]:
+    """The snapshot of a group, from those of its parts in the order of the copies."""
+    if not snapshots[0]:
+        return {}
+    joined = {name: np.concatenate([part[name] for part in snapshots]) for name in PER_COPY}
+    first = 0
+    for part in snapshots:
+        count = len(part["totals"])
+        states = {index: part.get(state_name(index)) for index in range(count)}
+        joined |= {state_name(first + i): s for i, s in states.items() if s is not None}
+        first += count
+    return joined
+
+
+def split_snapshot(values: dict[str, Any], parts: list[range]) -> list[dict[str, Any]]:
+    """The inverse: for each part the snapshot of its copies."""
+    if not values:
+        return [{} for _ in parts]
+    split = []
+    for part in parts:
+        own = {name: values[name][part.start : part.stop] for name in PER_COPY}
+        states = {index: values.get(state_name(copy)) for index, copy in enumerate(part)}
+        split.append(own | {state_name(i): s for i, s in states.items() if s is not None})
+    return split
+
+
 class Steps(NamedTuple):
     """What one step of the active copies gave, in the order of the copies."""
 

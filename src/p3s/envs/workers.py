@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 
 from p3s.envs import Adapter
-from p3s.envs.copies import PER_COPY, Environments, LocalCopies, Steps, state_name
+from p3s.envs.copies import (
+    Environments,
+    LocalCopies,
+    Steps,
+    equal_parts,
+    join_snapshots,
+    split_snapshot,
+    state_name,
+)
 from p3s.errors import TrainingStopped, UserError
 from p3s.types import Episode, Transition
 from p3s.worker_process import CannotWork, WorkerDied, WorkerProcess, pickled
@@ -84,9 +92,8 @@ class WorkerCopies:
     def __init__(
         self, make: Callable[[], Adapter], num_copies: int, seed: int, num_workers: int
     ) -> None:
-        parts = np.array_split(np.arange(num_copies), min(num_workers, num_copies))
-        self._parts = [(int(part[0]), int(part[-1]) + 1) for part in parts]
-        orders = [pickled((make, end - first, seed, first)) for first, end in self._parts]
+        self._parts = equal_parts(num_copies, min(num_workers, num_copies))
+        orders = [pickled((make, len(part), seed, part.start)) for part in self._parts]
         self.workers: list[WorkerProcess] = []
         self._unanswered = False
         try:
@@ -111,8 +118,8 @@ class WorkerCopies:
         shared = self._shared
         shared["actions"][:] = actions
         orders = {}
-        for index, (first, end) in enumerate(self._parts):
-            own = active[(active >= first) & (active < end)] - first
+        for index, part in enumerate(self._parts):
+            own = active[(active >= part.start) & (active < part.stop)] - part.start
             if own.size:
                 orders[index] = own
         ended: list[Episode] = [
@@ -152,27 +159,12 @@ class WorkerCopies:
                 os.unlink(path)
 
     def snapshot(self) -> dict[str, Any]:
-        parts = self._ask_all("snapshot")
-        if not parts[0]:
-            return {}
-        values = {name: np.concatenate([part[name] for part in parts]) for name in PER_COPY}
-        for (first, end), part in zip(self._parts, parts, strict=True):
-            for index in range(end - first):
-                if state_name(index) in part:
-                    values[state_name(first + index)] = part[state_name(index)]
-        return values
+        return join_snapshots(self._ask_all("snapshot"))
 
     def resume(self, values: dict[str, Any]) -> None:
         if not values:
             return
-        parts = []
-        for first, end in self._parts:
-            part = {name: values[name][first:end] for name in PER_COPY}
-            for index in range(end - first):
-                if state_name(first + index) in values:
-                    part[state_name(index)] = values[state_name(first + index)]
-            parts.append(part)
-        self._collect_observations(self._ask_all("resume", parts))
+        self._collect_observations(self._ask_all("resume", split_snapshot(values, self._parts)))
         self.exact_resume = self.exact_resume and state_name(0) in values
 
     def _collect_observations(self, parts: list[np.ndarray]) -> None:
@@ -228,6 +220,6 @@ class WorkerCopies:
             raise self._death(index) from error
 
     def _death(self, index: int) -> TrainingStopped:
-        first, end = self._parts[index]
-        whose = f"learner {first}" if end - first == 1 else f"learners {first} to {end - 1}"
+        part = self._parts[index]
+        whose = f"learner {part[0]}" if len(part) == 1 else f"learners {part[0]} to {part[-1]}"
         return TrainingStopped(f"the process with the environments of {whose} died")

@@ -39,7 +39,7 @@ class PendingEvaluation:
 
     def __init__(self, evaluator: Evaluator, units: list[Unit], row: Callable[..., dict[str, Any]]):
         self._evaluator, self._units, self._row = evaluator, units, row
-        self._futures = [evaluator.submit(unit) for unit in units]
+        self._futures = evaluator.submit(units)
 
     def done(self) -> bool:
         """Whether `row` needs not wait."""
@@ -88,13 +88,11 @@ class Evaluator:
             self.workers.close()
             self.workers = None
 
-    def submit(self, unit: Unit) -> Future[np.ndarray]:
-        """Let a worker play a unit, or play it now."""
+    def submit(self, units: list[Unit]) -> list[Future[np.ndarray]]:
+        """Let workers play units, or play them now."""
         if self.workers is not None:
-            return self.workers.submit(unit)
-        future: Future[np.ndarray] = Future()
-        future.set_result(self.player.play(unit))
-        return future
+            return [self.workers.submit(unit) for unit in units]
+        return [done(self.player.play(unit)) for unit in units]
 
     def result(self, unit: Unit, future: Future[np.ndarray]) -> np.ndarray:
         """The returns of a unit; played here if workers cannot."""
@@ -119,26 +117,25 @@ class Evaluator:
         The seed of an episode depends on run seed, step, group and episode only.
         scaling: what observations are normalized by; explore: with the policies' own noise.
         """
-        apart = unstack(policies, len(groups))
+        apart = unstack(policies)
         units = cut_into_units(apart, groups, groups, episodes, step, scaling, explore)
         returns = [self.player.play(unit) for unit in units]
         return np.concatenate(returns).reshape(len(groups), episodes)
 
     def begin(
         self,
-        champions: Params,
+        policies: list[Params],
         extras: tuple[str, ...],
         picked: int | None,
         episodes: int,
         step: int,
         scaling: Scaling | None = None,
     ) -> PendingEvaluation:
-        """Begin an evaluation.
+        """Begin an evaluation of these policies, which are on the host.
 
-        extras: names of the last champions, which do not count for the score.
+        extras: names of the last of them, which do not count for the score.
         """
         started = time.perf_counter()
-        policies = unstack(champions, jax.tree.leaves(champions)[0].shape[0])
         count = len(policies)
         groups = list(range(count))
         judged, played, whose = list(policies), list(groups), list(groups)
@@ -184,10 +181,17 @@ class Evaluator:
             self.workers = None
 
 
-def unstack(policies: Params, count: int) -> list[Params]:
+def done(returns: np.ndarray) -> Future[np.ndarray]:
+    """Returns that need not be waited for."""
+    future: Future[np.ndarray] = Future()
+    future.set_result(returns)
+    return future
+
+
+def unstack(policies: Params) -> list[Params]:
     """Stacked policies one by one, on the host."""
     on_host = jax.device_get(policies)
-    return [pick(on_host, index) for index in range(count)]
+    return [pick(on_host, index) for index in range(len(jax.tree.leaves(on_host)[0]))]
 
 
 def evaluation_row(

@@ -39,12 +39,12 @@ class EvaluationQueue:
         picked = scheme.best(training.returns.values)
         champion = None if picked is None else policy_of(training)
         pending = self.evaluator.begin(
-            scheme.champions(training.updater.state),
+            training.champions(),
             scheme.extra_champions,
             picked,
             training.options.evaluation_episodes,
             counters.total_steps,
-            training.normalizer.scaling,
+            training.scaling,
         )
         counts = {"step": counters.total_steps, "updates": counters.total_updates}
         self._begun.append(Begun(pending, counts, round(counters.seconds, 3), champion))

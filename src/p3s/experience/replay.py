@@ -17,6 +17,8 @@ from p3s.experience.normalization import Unnormalized, normalize
 from p3s.experience.rows import empty_rows, fields, pack, record, unpack_transitions
 from p3s.types import Array, EnvSpec, Transition
 
+EVERYTHING = slice(None)
+
 
 class Ring:
     """A ring buffer of rows; the oldest are overwritten when it is full."""
@@ -41,29 +43,48 @@ class Ring:
             self.rows[self.num_added % self.capacity] = row
             self.num_added += 1
 
+    def load(self, start: int, data: bytes) -> None:
+        """Put rows in this place, from their bytes; `num_added` says which places count."""
+        rows = np.frombuffer(data, self.rows.dtype).reshape(-1, self.rows.shape[1])
+        self.rows[start : start + len(rows)] = rows
+
     def sample(
-        self, rng: np.random.Generator, shape: tuple[int, ...], coming: int = 0
+        self,
+        rng: np.random.Generator,
+        shape: tuple[int, ...],
+        coming: int = 0,
+        own: slice = EVERYTHING,
     ) -> np.ndarray | None:
         """Rows drawn uniformly with replacement, shape + (columns,).
 
         coming: draw as if this many more rows had been added; None if one of those is drawn.
+        own: of the first axis only these; they are the same whoever draws them.
         """
         filled = min(self.num_added + coming, self.capacity)
-        indices = rng.integers(0, filled, shape)
+        indices = rng.integers(0, filled, shape)[own]
         if coming and ((indices - self.num_added) % self.capacity < coming).any():
             return None
         return self.rows[indices]
 
 
 class Replay:
-    """The shared experience of a run."""
+    """The shared experience of a run.
+
+    own: the learners that learn from it here, if not all of them do.
+    """
 
     def __init__(
-        self, capacity: int, spec: EnvSpec, batch_size: int, seed: int, normalizer: Unnormalized
+        self,
+        capacity: int,
+        spec: EnvSpec,
+        batch_size: int,
+        seed: int,
+        normalizer: Unnormalized,
+        own: slice = EVERYTHING,
     ) -> None:
         self._note = check_memory(capacity, spec)
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
-        self._normalizer = normalizer
+        self._normalizer, self._own = normalizer, own
         self.ring = Ring(empty_rows(capacity, spec))
 
     def add(self, transitions: Transition, ended: bool) -> None:
@@ -71,7 +92,7 @@ class Replay:
 
     def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
         rng = keys.generator(self._seed, "replay", update)
-        rows = self.ring.sample(rng, (num_batches, self._batch_size), coming)
+        rows = self.ring.sample(rng, (num_batches, self._batch_size), coming, self._own)
         return None if rows is None else Batches(rows, self._normalizer.scaling)
 
     def observations(self, rng: np.random.Generator) -> np.ndarray:

@@ -24,7 +24,7 @@ def init_learners(
     if identical:
         one = algorithm.init(jax.random.fold_in(key, 0), spec)
         return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], num_learners, axis=0), one)
-    learner_keys = keys.per_learner(key, num_learners)
+    learner_keys = keys.per_learner(key, jnp.arange(num_learners))
     return jax.vmap(partial(algorithm.init, spec=spec))(learner_keys)
 
 
@@ -34,12 +34,14 @@ def update_learners(
     batches: Transition,
     guide: Guide,
     key: jax.Array,
+    indices: jax.Array,
     with_policy: bool,
     own_fields: dict[str, jax.Array] | None = None,
 ) -> tuple[Learner, Metrics]:
     """One update of each learner on its own minibatch.
 
     batches: (learners, batch, ...); guide.policy is shared, guide.weight is (learners,).
+    indices: which learners of the population these are, (learners,).
     own_fields: hyper-parameters of which each learner has its own value, (learners,).
     """
 
@@ -59,7 +61,7 @@ def update_learners(
             metrics = {**metrics, **more}
         return learner, metrics
 
-    learner_keys = keys.per_learner(key, len(batches.reward))
+    learner_keys = keys.per_learner(key, indices)
     return jax.vmap(update)(learners, batches, guide.weight, learner_keys, own_fields or {})
 
 
@@ -68,11 +70,15 @@ def act(
     policies: Params,
     observations: jax.Array,
     key: jax.Array,
+    indices: jax.Array,
     step: jax.Array,
     explore: bool,
     own_fields: dict[str, jax.Array] | None = None,
 ) -> jax.Array:
-    """The action of each policy in its own environment copy: (learners, observation) -> actions."""
+    """The action of each policy in its own environment copy: (learners, observation) -> actions.
+
+    indices: which environment copies these are, (learners,).
+    """
 
     def act_one(
         policy: Params,
@@ -85,7 +91,7 @@ def act(
         return one.act(policy, observation, learner_key, explore=explore, **past)
 
     def keys_of(any_step: jax.Array) -> jax.Array:
-        return keys.per_learner(jax.random.fold_in(key, any_step), len(observations))
+        return keys.per_learner(jax.random.fold_in(key, any_step), indices)
 
     past = {}
     if explore and algorithm.noise_memory:

@@ -12,9 +12,13 @@ from p3s.types import Episode
 
 
 class MetricsWindow:
-    """Sums of metrics, and training episodes, since the last row of metrics.jsonl."""
+    """Sums of metrics, and training episodes, since the last row of metrics.jsonl.
 
-    def __init__(self) -> None:
+    first: the first learner, where these are a part of the population.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self._first = first
         self.clear()
 
     def clear(self) -> None:
@@ -29,7 +33,8 @@ class MetricsWindow:
         if not finite.all():
             metric, learner = np.argwhere(~finite)[0]
             value = values[metric, learner]
-            raise TrainingStopped(f"the {names[metric]} of learner {learner} is {value}")
+            who = self._first + learner
+            raise TrainingStopped(f"the {names[metric]} of learner {who} is {value}")
         for name, row in zip(names, values.astype(np.float64), strict=True):
             self.sums[name] = self.sums.get(name, 0.0) + row
             self.counts[name] = self.counts.get(name, 0) + 1

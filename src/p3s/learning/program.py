@@ -22,6 +22,7 @@ from p3s.experience import Batches
 from p3s.experience.normalization import Scaling, normalize_batches
 from p3s.learning.devices import compiler_options, learner_mesh, library_for, place
 from p3s.schemes import Scheme
+from p3s.trees import pick
 from p3s.types import EnvSpec, Metrics
 
 Unpack = Callable[[EnvSpec, Any], Any]
@@ -147,7 +148,10 @@ compiled = lru_cache(maxsize=4)(Compiled)
 
 
 class Program:
-    """A scheme's programs, with the random streams of a run."""
+    """A scheme's programs, with the random streams of a run.
+
+    part: the learners that are trained here, if not all of them.
+    """
 
     def __init__(
         self,
@@ -156,17 +160,24 @@ class Program:
         seed: int,
         unpack: Unpack,
         num_devices: int | None = None,
+        part: range | None = None,
     ) -> None:
-        self._scheme = scheme
+        self._scheme, self._part = scheme, part
         self._compiled = compiled(scheme, spec, unpack)
-        self._mesh = learner_mesh(scheme.num_trained, num_devices)
+        num_learners = scheme.num_trained if part is None else len(part)
+        self._mesh = learner_mesh(num_learners, num_devices)
         self._init_key, self._learn_key, self._act_key = (
             keys.key(seed, name) for name in ("init", "learn", "act")
         )
 
     def start(self) -> Any:
         """The scheme's state at the start of a run."""
-        return self.place(self._compiled.init(self._init_key))
+        state = self._compiled.init(self._init_key)
+        if self._part is not None:
+            own = slice(self._part.start, self._part.stop)
+            stacked = {name: getattr(state, name) for name in self._scheme.stacked}
+            state = state._replace(**pick(stacked, own))
+        return self.place(state)
 
     def place(self, state: Any) -> Any:
         """The state on its devices."""

@@ -34,7 +34,10 @@ BACKLOG_STRETCH = 16
 
 
 class Updater:
-    """Owns the learners' state, the compiled program and the update counters."""
+    """Owns the learners' state, the compiled program and the update counters.
+
+    part: the learners that are trained here, each with its environment copy, if not all.
+    """
 
     def __init__(
         self,
@@ -46,13 +49,15 @@ class Updater:
         counters: Counters,
         overlap: bool = True,
         num_devices: int | None = None,
+        part: range | None = None,
     ) -> None:
         self.scheme, self._spec, self._seed = scheme, spec, seed
         self._experience, self._normalizer, self._counters = experience, normalizer, counters
         self._overlap = overlap
-        self.program = Program(scheme, spec, seed, experience.unpack, num_devices)
+        self._copies = slice(None) if part is None else slice(part.start, part.stop)
+        self.program = Program(scheme, spec, seed, experience.unpack, num_devices, part)
         self.state: Any = self.program.start()
-        self.metrics = MetricsWindow()
+        self.metrics = MetricsWindow(0 if part is None else part.start)
         self._done_early = 0
         self._unread: tuple[Pattern, list[jax.Array]] | None = None
         self._acted_ahead: tuple[Any, np.ndarray | jax.Array] | None = None
@@ -72,8 +77,8 @@ class Updater:
             rng = keys.generator(self._seed, "random_action", time_step)
             count, size = self.scheme.num_envs, self._spec.action_size
             if self._spec.discrete:
-                return rng.integers(0, size, count)
-            return rng.uniform(-1, 1, (count, size)).astype(np.float32)
+                return rng.integers(0, size, count)[self._copies]
+            return rng.uniform(-1, 1, (count, size)).astype(np.float32)[self._copies]
         seen = normalize(observations, self._normalizer.scaling)
         return self.program.act(self.state, seen, time_step)
 

@@ -129,9 +129,8 @@ class Checkpoints:
                 raise UserError(f"{folder} holds a replay of another size")
             ring.num_added = meta["replay"]["num_added"]
             for start in range(0, ring.size, SEGMENT_ROWS):
-                rows = ring.rows[start : min(start + SEGMENT_ROWS, ring.size)]
-                with (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").open("rb") as file:
-                    file.readinto(rows.data)
+                data = (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").read_bytes()
+                ring.load(start, data)
         self._last = (folder, meta)
         return _join(load_file(folder / "state.safetensors"), meta["values"])
 

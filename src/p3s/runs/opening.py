@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from p3s.cluster.training import ShardedTraining
 from p3s.config import Config
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
@@ -29,6 +30,11 @@ def env_maker(config: Config) -> MakeEnv:
     if config.env is None:
         raise UserError("this run's environment was a Python callable: give it as env= again")
     return partial(make_env, config.env)
+
+
+def make_training(config: Config, make: MakeEnv) -> Training:
+    """The run of a configuration, in one piece or over shards."""
+    return (Training if config.options.shards is None else ShardedTraining)(config, make)
 
 
 def default_folder(config: Config) -> Path:
@@ -51,7 +57,7 @@ def begin(
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
-    training = Training(config, make)
+    training = make_training(config, make)
     folder = RunFolder(path, tensorboard)
     path.mkdir(parents=True, exist_ok=True)
     folder.claim()
@@ -62,15 +68,15 @@ def begin(
 
 
 def reopen(
-    path: Path, steps: int | None = None, **workers: int | None
+    path: Path, steps: int | None = None, **means: int | str | None
 ) -> tuple[Training, list[str]]:
     """A run at its newest intact checkpoint, ready to continue; and what to tell the user.
 
-    workers: env_workers and evaluation_workers from now on; None for what the run has.
+    means: env_workers, evaluation_workers and address from now on; None for what the run has.
     """
     record = read_config(path)
     config = _config(record, path)
-    given = {"steps": steps, **workers}
+    given = {"steps": steps, **means}
     changed = {name: value for name, value in given.items() if value is not None}
     if changed:
         options = dataclasses.replace(config.options, **changed)
@@ -78,7 +84,7 @@ def reopen(
     folder = RunFolder(path, record.get("tensorboard", False))
     folder.claim()
     try:
-        training = Training(config, env_maker(config))
+        training = make_training(config, env_maker(config))
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, record["steps"]):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")

@@ -4,6 +4,16 @@ A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its 
 NamedTuple of arrays; `stacked` names the fields with a leading learner axis. `extra_champions`
 names policies that are evaluated beside the learners' own without counting for the score.
 
+A review is a talk between the chief and those who hold learners, which may be several:
+
+    report     what the chief is told of some learners                    where they are
+    decide     from all reports and recent returns: what is to be done    the chief
+    offer      what others take over from the learners named there        where those are
+    apply      the decision and the offers                                where the learners are
+
+A scheme whose review consists of these can be split over shards; one that overrides `review`
+itself cannot.
+
     StepScheme      N learners act and learn at every step           `sharing.py` is the plainest
     EpisodeScheme   whole episodes, then the chief, then learning    `cem.py`, `erl.py`
     rollout.py      one on-policy learner
@@ -32,6 +42,20 @@ class PopulationState(NamedTuple):
     """The least that a population keeps."""
 
     learners: Learner
+    indices: jax.Array
+    """Which learners of the population these are, (learners,): learner i draws the same random
+    numbers wherever it lives."""
+
+
+class Decision(NamedTuple):
+    """What the chief has decided in a review."""
+
+    row: dict[str, Any]
+    """What to write into the lineage."""
+    sources: tuple[int, ...] = ()
+    """Learners whose offer goes to everybody."""
+    values: Any = None
+    """What else `apply` needs, on the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +63,22 @@ class Scheme:
     """Base of all schemes."""
 
     name: ClassVar[str]
-    stacked: ClassVar[tuple[str, ...]] = ("learners",)
+    stacked: ClassVar[tuple[str, ...]] = ("learners", "indices")
     paper_name: ClassVar[str] = ""
     extra_champions: ClassVar[tuple[str, ...]] = ()
     num_learners: int
     """Learners, or policies, of the population."""
 
     algorithm: Algorithm
+
+    can_be_split: ClassVar[bool] = False
+    """Whether its learners can live in several shards."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # A review as a whole needs all learners in one place.
+        if "review" in vars(cls):
+            cls.can_be_split = False
 
     def problem(self) -> str | None:
         """What is wrong with the fields taken together, or None; bounds are in their types."""
@@ -115,11 +148,12 @@ class Scheme:
 
     def acting(self, state: Any) -> Any:
         """What of the state `act` needs."""
-        return self.policies(state)
+        return self.policies(state), state.indices
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
         """An exploring action in every environment copy; pure, to be compiled."""
-        return act(self.algorithm, acting, observations, key, step, explore=True)
+        policies, indices = acting
+        return act(self.algorithm, policies, observations, key, indices, step, explore=True)
 
     def learn(self, state: Any, batches: Any, key: jax.Array, with_policy: bool) -> Any:
         """One update of every learner on its own minibatch; pure, to be compiled."""
@@ -133,7 +167,31 @@ class Scheme:
         rng: np.random.Generator,
     ) -> tuple[Any, dict[str, Any]]:
         """The chief's work at the end of a period, and what to write into the lineage."""
-        return state, {"best": self.best(recent_returns)}
+        report = jax.device_get(self.report(state, observations))
+        decision = self.decide(report, recent_returns, rng)
+        offers = {source: self.offer(state, source) for source in decision.sources}
+        return self.apply(state, decision, offers), decision.row
+
+    def report(self, state: Any, observations: np.ndarray) -> dict[str, Any]:
+        """What the chief is told of these learners.
+
+        Arrays have an axis for the learners; what has no axis is the same for all of them.
+        """
+        return {}
+
+    def decide(
+        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    ) -> Decision:
+        """What is to be done, from the reports on all learners."""
+        return Decision({"best": self.best(recent_returns)})
+
+    def offer(self, state: Any, index: int) -> Params:
+        """What others take over from the learner in this place of the state."""
+        raise NotImplementedError
+
+    def apply(self, state: Any, decision: Decision, offers: dict[int, Params]) -> Any:
+        """The state after the chief's decision; offers: those of its sources, by learner."""
+        return state
 
     def outdated(self, review: dict[str, Any]) -> list[int]:
         """Whose recent returns no longer count after this review."""
@@ -143,6 +201,8 @@ class Scheme:
 @dataclass(frozen=True, kw_only=True)
 class StepScheme(Scheme):
     """Base of the schemes in which N learners share one replay and learn at every step."""
+
+    can_be_split: ClassVar[bool] = True
 
     num_learners: Count = 4
     """Learners, each with its own environment copy (N)."""
@@ -194,7 +254,7 @@ class StepScheme(Scheme):
         return not self.skip_random_episodes or first_step > self.num_random_steps
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Any:
-        return PopulationState(self.init_learners(key, spec))
+        return PopulationState(self.init_learners(key, spec), jnp.arange(self.num_trained))
 
     def init_learners(self, key: jax.Array, spec: EnvSpec) -> Learner:
         """The stacked learners at the start of a run."""
@@ -203,14 +263,15 @@ class StepScheme(Scheme):
 
     def guide(self, state: Any) -> Guide:
         """The policy that pulls, and its pull on each learner; nobody is pulled by default."""
-        nothing = jnp.zeros(self.num_trained, jnp.float32)
+        nothing = jnp.zeros(state.indices.shape, jnp.float32)
         return Guide(pick(self.policies(state), 0), nothing)
 
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
     ) -> tuple[Any, Metrics]:
+        guide = self.guide(state)
         learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, self.guide(state), key, with_policy
+            self.algorithm, state.learners, batches, guide, key, state.indices, with_policy
         )
         return state._replace(learners=learners), metrics
 

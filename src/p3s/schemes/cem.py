@@ -219,7 +219,7 @@ class CEM(EpisodeScheme):
         split = self._selected
         return jnp.concatenate(
             [
-                act(self.algorithm, policies, own, key, step, explore=False)
+                act(self.algorithm, policies, own, key, jnp.arange(len(own)), step, explore=False)
                 for policies, own in zip(
                     acting, (observations[:split], observations[split:]), strict=True
                 )
@@ -270,7 +270,7 @@ class CEM(EpisodeScheme):
                 learner, batch, Guide(policy, jnp.float32(0.0)), step_key
             )
 
-        step_keys = keys.per_learner(key, self._selected)
+        step_keys = keys.per_learner(key, jnp.arange(self._selected))
         learners, metrics = jax.vmap(step)(state.selected, state.optimizers, batches, step_keys)
         first = pick(learners, 0)
         optimizers = {**first.optimizers, "policy": state.critic.optimizers["policy"]}

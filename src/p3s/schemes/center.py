@@ -32,6 +32,7 @@ class CenterState(NamedTuple):
     """The learners, the center and its optimizer."""
 
     learners: Learner
+    indices: jax.Array
     center: Params
     center_optimizer: Any
 
@@ -66,7 +67,8 @@ class Center(StepScheme):
     def init(self, key: jax.Array, spec: EnvSpec) -> CenterState:
         learners = self.init_learners(key, spec)
         center = pick(self.algorithm.policy_of(learners), 0)
-        return CenterState(learners, center, self._optimizer.init(trained(center)))
+        optimizer = self._optimizer.init(trained(center))
+        return CenterState(learners, jnp.arange(self.num_learners), center, optimizer)
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:
@@ -80,7 +82,7 @@ class Center(StepScheme):
         )
 
     def guide(self, state: CenterState) -> Guide:
-        return Guide(state.center, jnp.full(self.num_learners, self.beta, jnp.float32))
+        return Guide(state.center, jnp.full(state.indices.shape, self.beta, jnp.float32))
 
     @partial(jax.jit, static_argnums=0)
     def _move(self, state: CenterState, observations: jax.Array) -> tuple[Params, Any, jax.Array]:

@@ -26,6 +26,7 @@ class Distributed(StepScheme):
     name: ClassVar[str] = "distributed"
     paper_name: ClassVar[str] = "DRL, distributed RL (Section 4.2)"
 
+    can_be_split: ClassVar[bool] = False
     # A class variable is no field: there is always one learner.
     num_learners: ClassVar[int] = 1  # type: ignore[reportIncompatibleVariableOverride]
 
@@ -39,10 +40,11 @@ class Distributed(StepScheme):
         return self.num_copies
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
+        policies, _ = acting
         copies = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (self.num_copies, *leaf.shape[1:])), acting
+            lambda leaf: jnp.broadcast_to(leaf, (self.num_copies, *leaf.shape[1:])), policies
         )
-        return super().act(copies, observations, key, step)
+        return super().act((copies, jnp.arange(self.num_copies)), observations, key, step)
 
     def best(self, recent_returns: np.ndarray) -> int | None:
         return None if np.isnan(recent_returns).all() else 0

@@ -173,8 +173,9 @@ class ERL(EpisodeScheme):
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
         population, learner = acting
-        evolved = act(self.algorithm, population, observations[:-1], key, step, explore=False)
-        noisy = act(self.algorithm, learner, observations[-1:], key, step, explore=True)
+        evolving, last = jnp.arange(self.num_learners), jnp.arange(1)
+        evolved = act(self.algorithm, population, observations[:-1], key, evolving, step, False)
+        noisy = act(self.algorithm, learner, observations[-1:], key, last, step, explore=True)
         return jnp.concatenate([evolved, noisy])
 
     def learn(
@@ -183,7 +184,7 @@ class ERL(EpisodeScheme):
         own = pick(self.algorithm.policy_of(state.learners), 0)
         pull = Guide(own, jnp.zeros(1, jnp.float32))
         learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, pull, key, with_policy
+            self.algorithm, state.learners, batches, pull, key, jnp.arange(1), with_policy
         )
         return state._replace(learners=learners), metrics
 

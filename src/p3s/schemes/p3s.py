@@ -30,7 +30,7 @@ import numpy as np
 from p3s import chief
 from p3s.field_types import Bounds, NonNegative
 from p3s.learning.learners import distances, pairwise_distances
-from p3s.schemes.base import StepScheme
+from p3s.schemes.base import Decision, StepScheme
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
@@ -46,6 +46,7 @@ class P3SState(NamedTuple):
     """The learners and the chief's memory."""
 
     learners: Learner
+    indices: jax.Array
     old_policies: Params
     spread_sums: jax.Array
     change_sums: jax.Array
@@ -61,7 +62,9 @@ class P3S(StepScheme):
 
     name: ClassVar[str] = "p3s"
     paper_name: ClassVar[str] = "P3S (Section 3, Appendix H)"
-    stacked: ClassVar[tuple[str, ...]] = ("learners", "old_policies", "spread_sums", "change_sums")
+    stacked: ClassVar[tuple[str, ...]] = (
+        "learners", "indices", "old_policies", "spread_sums", "change_sums",
+    )  # fmt: skip
 
     beta: NonNegative = 1.0
     """Weight of the pull towards the best at the start (β); 0 keeps it off for good."""
@@ -89,6 +92,7 @@ class P3S(StepScheme):
         zeros = jnp.zeros(self.num_learners, jnp.float32)
         return P3SState(
             learners=learners,
+            indices=jnp.arange(self.num_learners),
             old_policies=policies,
             spread_sums=zeros,
             change_sums=zeros,
@@ -99,7 +103,7 @@ class P3S(StepScheme):
         )
 
     def guide(self, state: P3SState) -> Guide:
-        guided = jnp.arange(self.num_learners) != state.best
+        guided = state.indices != state.best
         if not self.guide_from_start:
             guided &= state.best != NOBODY
         return Guide(state.guide, jnp.where(guided, state.beta, 0.0))
@@ -144,41 +148,44 @@ class P3S(StepScheme):
             pairwise_distances(self.algorithm, policies, state.old_policies, observations),
         )
 
-    def review(
-        self,
-        state: P3SState,
-        recent_returns: np.ndarray,
-        observations: np.ndarray,
-        rng: np.random.Generator,
-    ) -> tuple[P3SState, dict[str, Any]]:
-        period_best = None if int(state.best) == NOBODY else int(state.best)
+    def report(self, state: P3SState, observations: np.ndarray) -> dict[str, Any]:
+        spreads, changes = self._measure(state, observations)
+        return {"spreads": spreads, "changes": changes, "best": state.best, "beta": state.beta}
+
+    def decide(
+        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    ) -> Decision:
+        period_best = None if int(report["best"]) == NOBODY else int(report["best"])
         selected = chief.best_learner(recent_returns)
         new_best = period_best if selected is None else selected
-        spreads, changes = jax.device_get(self._measure(state, observations))
         excluded = period_best if self.distances_exclude == "period_best" else new_best
-        spread = chief.mean_over_others(spreads, excluded)
-        change = chief.mean_over_others(changes, excluded)
-        beta = float(state.beta)
+        spread = chief.mean_over_others(report["spreads"], excluded)
+        change = chief.mean_over_others(report["changes"], excluded)
+        beta = float(report["beta"])
         guided = period_best is not None or self.guide_from_start
         if guided and spread is not None and change is not None:
             beta = chief.adapt_beta(beta, spread, change, self.rho, self.d_min, self.beta_limit)
-        state = self._begin_period(state, selected, beta)
-        return state, {"best": selected, "beta": beta, "spread": spread, "change": change}
+        row = {"best": selected, "beta": beta, "spread": spread, "change": change}
+        return Decision(row, () if selected is None else (selected,))
 
-    def _begin_period(self, state: P3SState, selected: int | None, beta: float) -> P3SState:
-        """Remember the policies as they are now, and freeze the best one as the guide."""
-        policies = self.policies(state)
+    def offer(self, state: P3SState, index: int) -> Params:
+        """A copy of the policy, which the guide will be."""
+        return jax.tree.map(jnp.copy, pick(self.policies(state), index))
+
+    def apply(self, state: P3SState, decision: Decision, offers: dict[int, Params]) -> P3SState:
+        """Remember the policies as they are now; the best one is the guide."""
+        policies, selected = self.policies(state), decision.row["best"]
         zeros = jnp.zeros_like(state.spread_sums)
         state = state._replace(
             old_policies=jax.tree.map(jnp.copy, policies),
             spread_sums=zeros,
             change_sums=jnp.copy(zeros),
-            beta=jnp.full_like(state.beta, beta),
+            beta=jnp.full_like(state.beta, decision.row["beta"]),
             num_measured=jnp.zeros_like(state.num_measured),
         )
         if selected is None:
             return state
         return state._replace(
-            guide=jax.tree.map(jnp.copy, pick(policies, selected)),
+            guide=offers[selected],
             best=jnp.full_like(state.best, selected),
         )

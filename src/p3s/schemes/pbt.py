@@ -23,14 +23,16 @@ import numpy as np
 from p3s import chief, keys
 from p3s.field_types import Bounds, Count
 from p3s.learning.learners import act, update_learners
-from p3s.schemes.base import StepScheme
-from p3s.types import EnvSpec, Learner, Metrics, Transition
+from p3s.schemes.base import Decision, StepScheme
+from p3s.trees import pick, put
+from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
 
 
 class PBTState(NamedTuple):
     """The learners and their own hyper-parameters."""
 
     learners: Learner
+    indices: jax.Array
     own_fields: dict[str, jax.Array]
 
 
@@ -58,7 +60,7 @@ class PBT(StepScheme):
 
     name: ClassVar[str] = "pbt"
     paper_name: ClassVar[str] = "PBT, population-based training (Section 2)"
-    stacked: ClassVar[tuple[str, ...]] = ("learners", "own_fields")
+    stacked: ClassVar[tuple[str, ...]] = ("learners", "indices", "own_fields")
 
     review_period: Count = 2500
     """Own steps of a learner between two selections."""
@@ -80,20 +82,20 @@ class PBT(StepScheme):
 
     def init(self, key: jax.Array, spec: EnvSpec) -> PBTState:
         """Every learner starts with its own values, within one perturbation of the given ones."""
-        own_fields = {}
+        own_fields, indices = {}, jnp.arange(self.num_learners)
         for index, name in enumerate(self.perturbed):
-            draws = keys.per_learner(jax.random.fold_in(key, 1000 + index), self.num_learners)
+            draws = keys.per_learner(jax.random.fold_in(key, 1000 + index), indices)
             exponent = jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float32, -1, 1))(draws)
             value = getattr(self.algorithm, name)
             own_fields[name] = perturb(name, value, self.perturbation**exponent)
-        return PBTState(self.init_learners(key, spec), own_fields)
+        return PBTState(self.init_learners(key, spec), indices, own_fields)
 
     def acting(self, state: PBTState) -> Any:
-        return self.policies(state), state.own_fields
+        return self.policies(state), state.indices, state.own_fields
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
-        policies, own_fields = acting
-        return act(self.algorithm, policies, observations, key, step, True, own_fields)
+        policies, indices, own_fields = acting
+        return act(self.algorithm, policies, observations, key, indices, step, True, own_fields)
 
     def learn(
         self, state: PBTState, batches: Transition, key: jax.Array, with_policy: bool
@@ -104,32 +106,46 @@ class PBT(StepScheme):
             batches,
             self.guide(state),
             key,
+            state.indices,
             with_policy,
             state.own_fields,
         )
         return state._replace(learners=learners), metrics
 
-    def review(
-        self,
-        state: PBTState,
-        recent_returns: np.ndarray,
-        observations: np.ndarray,
-        rng: np.random.Generator,
-    ) -> tuple[PBTState, dict[str, Any]]:
+    def report(self, state: PBTState, observations: np.ndarray) -> dict[str, Any]:
+        return state.own_fields
+
+    def decide(
+        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    ) -> Decision:
         best = self.best(recent_returns)
-        copies: list[list[int]] = []
+        sources = list(range(self.num_learners))
+        own_fields = report
         if best is not None:
             sources = exploit(chief.mean_returns(recent_returns), self.quantile, rng)
-            copies = [[s, i] for i, s in enumerate(sources) if s != i]
             taken = np.array(sources)
-            learners = jax.tree.map(lambda leaf: leaf[taken], state.learners)
             own_fields = {
-                name: self._explored(name, np.asarray(values)[taken], taken, rng)
-                for name, values in state.own_fields.items()
+                name: self._explored(name, values[taken], taken, rng)
+                for name, values in report.items()
             }
-            state = PBTState(learners, own_fields)
-        values = {name: np.asarray(own).tolist() for name, own in state.own_fields.items()}
-        return state, {"best": best, "copies": copies, "own_fields": values}
+        copies = [[source, index] for index, source in enumerate(sources) if source != index]
+        values = {name: own.tolist() for name, own in own_fields.items()}
+        row = {"best": best, "copies": copies, "own_fields": values}
+        return Decision(row, tuple(sorted({source for source, _ in copies})), own_fields)
+
+    def offer(self, state: PBTState, index: int) -> Params:
+        """All of the learner."""
+        return pick(state.learners, index)
+
+    def apply(self, state: PBTState, decision: Decision, offers: dict[int, Params]) -> PBTState:
+        place = {int(index): here for here, index in enumerate(state.indices)}
+        learners = state.learners
+        for source, index in decision.row["copies"]:
+            if index in place:
+                learners = put(learners, place[index], offers[source])
+        here = np.array(list(place))
+        own_fields = {name: jnp.asarray(own[here]) for name, own in decision.values.items()}
+        return state._replace(learners=learners, own_fields=own_fields)
 
     def outdated(self, review: dict[str, Any]) -> list[int]:
         """A learner's earlier returns say nothing about what it has copied."""
@@ -137,9 +153,9 @@ class PBT(StepScheme):
 
     def _explored(
         self, name: str, values: np.ndarray, sources: np.ndarray, rng: np.random.Generator
-    ) -> jax.Array:
+    ) -> np.ndarray:
         """The values after the copy, perturbed for those who copied another's."""
         factors = self.perturbation ** rng.choice([-1.0, 1.0], size=len(values))
         moved = sources != np.arange(len(values))
         explored = np.where(moved, perturb(name, values, factors), values)
-        return jnp.asarray(explored, jnp.float32)
+        return explored.astype(np.float32)

@@ -20,9 +20,9 @@ import numpy as np
 
 from p3s.errors import UserError
 from p3s.field_types import Count
-from p3s.schemes.base import PopulationState, StepScheme
+from p3s.schemes.base import Decision, PopulationState, StepScheme
 from p3s.trees import pick
-from p3s.types import EnvSpec
+from p3s.types import EnvSpec, Learner, Params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,32 +49,43 @@ class Resetting(StepScheme):
             raise UserError(f"{self.algorithm.name} has no target policy: choose --copied policy")
         return state
 
-    def review(
-        self,
-        state: PopulationState,
-        recent_returns: np.ndarray,
-        observations: np.ndarray,
-        rng: np.random.Generator,
-    ) -> tuple[PopulationState, dict[str, Any]]:
+    def decide(
+        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    ) -> Decision:
         best = self.best(recent_returns)
         if best is None:
-            return state, {"best": None, "copied_to": []}
-
-        def to_all(stacked: Any) -> Any:
-            return jax.tree.map(
-                lambda leaf, all_of_them: jnp.broadcast_to(leaf, all_of_them.shape).copy(),
-                pick(stacked, best),
-                stacked,
-            )
-
-        learners = state.learners
-        policies = to_all(self.algorithm.policy_of(learners))
-        learners = self.algorithm.with_policy(learners, policies)
-        if self.copied != "policy":
-            targets = {**learners.targets, "policy": to_all(learners.targets["policy"])}
-            learners = learners._replace(targets=targets)
-        if self.copied == "policy_target_and_moments":
-            optimizers = {**learners.optimizers, "policy": to_all(learners.optimizers["policy"])}
-            learners = learners._replace(optimizers=optimizers)
+            return Decision({"best": None, "copied_to": []})
         others = [index for index in range(self.num_learners) if index != best]
-        return state._replace(learners=learners), {"best": best, "copied_to": others}
+        return Decision({"best": best, "copied_to": others}, (best,))
+
+    def _copied(self, learners: Learner) -> dict[str, Params]:
+        """What is copied, by name."""
+        parts = {"policy": self.algorithm.policy_of(learners)}
+        if self.copied != "policy":
+            parts["target"] = learners.targets["policy"]
+        if self.copied == "policy_target_and_moments":
+            parts["moments"] = learners.optimizers["policy"]
+        return parts
+
+    def offer(self, state: PopulationState, index: int) -> Params:
+        return pick(self._copied(state.learners), index)
+
+    def apply(
+        self, state: PopulationState, decision: Decision, offers: dict[int, Params]
+    ) -> PopulationState:
+        if not decision.sources:
+            return state
+        learners = state.learners
+        parts = jax.tree.map(
+            lambda leaf, all_of_them: jnp.broadcast_to(leaf, all_of_them.shape).copy(),
+            offers[decision.sources[0]],
+            self._copied(learners),
+        )
+        learners = self.algorithm.with_policy(learners, parts["policy"])
+        if "target" in parts:
+            targets = {**learners.targets, "policy": parts["target"]}
+            learners = learners._replace(targets=targets)
+        if "moments" in parts:
+            optimizers = {**learners.optimizers, "policy": parts["moments"]}
+            learners = learners._replace(optimizers=optimizers)
+        return state._replace(learners=learners)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 
 from p3s import keys
 from p3s.algorithms.on_policy import OnPolicy
@@ -54,13 +55,14 @@ class OnPolicyRollout(Scheme):
         return True
 
     def init(self, key: jax.Array, spec: EnvSpec) -> PopulationState:
-        return PopulationState(init_learners(self.algorithm, key, spec, 1, identical=True))
+        learners = init_learners(self.algorithm, key, spec, 1, identical=True)
+        return PopulationState(learners, jnp.arange(1))
 
     def learn(
         self, state: Any, batches: Rollout, key: jax.Array, with_policy: bool
     ) -> tuple[Any, Metrics]:
         """One update of the learner on its whole rollout."""
         assert isinstance(self.algorithm, OnPolicy)
-        learner_keys = keys.per_learner(key, self.num_trained)
+        learner_keys = keys.per_learner(key, state.indices)
         learners, metrics = jax.vmap(self.algorithm.improve)(state.learners, batches, learner_keys)
         return state._replace(learners=learners), metrics

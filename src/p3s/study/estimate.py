@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -32,10 +31,9 @@ from p3s.report.formatting import count_text
 from p3s.schemes.base import EpisodeScheme
 from p3s.study.cells import Cell
 from p3s.study.display import brief, duration
-from p3s.study.scheduler import core_shares
 from p3s.train import Training
 from p3s.types import EnvSpec
-from p3s.worker_process import available_cores
+from p3s.worker_process import available_cores, core_shares
 
 ENVIRONMENT_SECONDS = 0.3
 TRAINING_SECONDS = 2.0
@@ -190,7 +188,7 @@ def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
         laps = _laps(training)
         per_round = scheme.updates_per_step if isinstance(scheme, EpisodeScheme) else None
         seconds = seconds_per_step(laps, per_round) - env.step_seconds
-        num_evaluated = jax.tree.leaves(scheme.champions(training.updater.state))[0].shape[0]
+        num_evaluated = len(training.champions())
         return TrainingCost(max(seconds, 0.0), num_evaluated)
     finally:
         training.close()

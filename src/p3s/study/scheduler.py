@@ -29,7 +29,7 @@ from typing import Any, Protocol
 from p3s.study.cells import Cell
 from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
 from p3s.study.worker import STOPPED
-from p3s.worker_process import available_cores
+from p3s.worker_process import available_cores, core_shares
 
 POLL_SECONDS = 0.2
 """Time between two polls of the processes; a poll costs a few system calls."""
@@ -61,12 +61,6 @@ class SchedulerOptions:
     jobs: int
     retry_failed: bool = False
     discard_checkpoints: bool = False
-
-
-def core_shares(cores: list[int], jobs: int) -> list[list[int]]:
-    """The cores of each of `jobs` processes: equally many, and disjoint if there are enough."""
-    share = max(len(cores) // jobs, 1)
-    return [[cores[(job * share + i) % len(cores)] for i in range(share)] for job in range(jobs)]
 
 
 def launch(

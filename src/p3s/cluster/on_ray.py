@@ -1,0 +1,230 @@
+"""Shards as Ray actors, on the machines of a cluster or on this one.
+
+A shard's transitions are an object in Ray's store: only their name comes here, and the other
+shards fetch them from where they are. So a transition crosses the network once per other shard.
+(Ray sends objects of less than 100 kB by way of this process.)
+
+A shard that is lost ends the work of all: `ShardLost`, and `recovery.py` begins anew from the last
+checkpoint. Ray could restart an actor, but only from its constructor.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from p3s.cluster.shard import Played, Rows, Shard
+from p3s.config import Config
+from p3s.envs import Adapter
+from p3s.errors import ShardLost, UserError
+from p3s.learning import devices
+from p3s.worker_process import CannotWork, available_cores, core_shares, pickled
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+except ImportError as error:
+    raise UserError("engine ray needs Ray: pip install 'p3s[ray]'") from error
+
+WAIT_SECONDS = 60.0
+"""How long a run waits for the cluster to have room for its shards (P3S_RAY_WAIT changes it)."""
+LOOPBACK = "127.0.0.1"
+
+
+def connect(address: str | None) -> None:
+    """Join the cluster at an address, or start Ray on this machine; once in a process."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    try:
+        if address is not None:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(
+                address="local",
+                num_cpus=len(available_cores()),
+                include_dashboard=False,
+                _node_ip_address=LOOPBACK,
+                **quiet,
+            )
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        reason = str(error).strip().split("\n")[0]
+        where = "on this machine" if address is None else f"at {address}"
+        raise UserError(f"there is no Ray cluster {where}: {reason}") from error
+
+
+class ShardActor:
+    """A shard in a process of its own; jax starts with `begin`, on the cores named there."""
+
+    def place(self) -> tuple[str, list[int]]:
+        """The machine, and the cores that this process may use."""
+        return ray.get_runtime_context().get_node_id(), available_cores()
+
+    def begin(self, order: bytes, cores: list[int], num_threads: int, num_devices: int) -> None:
+        """Make the shard.
+
+        The numbers of threads and devices decide how products are shared out, and so the last
+        bits; they are the same in every shard, whatever its machine has.
+        """
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, cores)
+        os.environ["PJRT_NPROC"] = str(num_threads)
+        devices.prepare()
+        jax.config.update("jax_num_cpu_devices", num_devices)
+        config, make, part = pickle.loads(order)
+        self._shard = Shard(config, make, part)
+
+    def play(self, until: int, *arrived: Rows) -> tuple[Played, Rows]:
+        """Let the shard play; two values, so that the rows can stay here until they are needed."""
+        return self._shard.play(until, arrived)
+
+    def catch_up(self, *arrived: Rows) -> dict[str, Any]:
+        """Let the shard learn from its last step."""
+        return self._shard.catch_up(arrived)
+
+    def do(self, what: str, *arguments: Any) -> Any:
+        """Any other method of the shard."""
+        return getattr(self._shard, what)(*arguments)
+
+
+class RayShards:
+    """Shards as actors."""
+
+    def __init__(self, config: Config, make: Callable[[], Adapter], parts: list[range]) -> None:
+        options = config.options
+        connect(options.address)
+        self._group = reserve(len(parts), options.shard_cpus, options.shard_gpus)
+        actor: Any = ray.remote(ShardActor)
+        self._actors = [
+            actor.options(
+                num_cpus=options.shard_cpus,
+                num_gpus=options.shard_gpus,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, index),
+            ).remote()
+            for index in range(len(parts))
+        ]
+        try:
+            orders = [pickled((config, make, part)) for part in parts]
+            self._begin(orders)
+        except CannotWork as error:
+            self.close()
+            raise UserError(f"engine must be local for this run: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, orders: list[bytes]) -> None:
+        """Make the shards, each on cores of its own where a machine has several."""
+        with losses():
+            places = ray.get([actor.place.remote() for actor in self._actors])
+        neighbors: dict[str, list[int]] = defaultdict(list)
+        for index, (node, _) in enumerate(places):
+            neighbors[node].append(index)
+        cores: dict[int, list[int]] = {}
+        for indices in neighbors.values():
+            shares = core_shares(places[indices[0]][1], len(indices))
+            cores.update(zip(indices, shares, strict=True))
+        threads = int(os.environ.get("PJRT_NPROC", 0)) or len(available_cores())
+        num_devices = len(jax.local_devices())
+        with losses():
+            ray.get(
+                [
+                    actor.begin.remote(order, cores[index], threads, num_devices)
+                    for index, (actor, order) in enumerate(zip(self._actors, orders, strict=True))
+                ]
+            )
+
+    def play(self, until: int, arrived: Sequence[Any]) -> tuple[list[Played], list[Any]]:
+        with losses():
+            answers = [
+                actor.play.options(num_returns=2).remote(until, *others)
+                for actor, others in self._with_others(arrived)
+            ]
+            played = ray.get([told for told, _ in answers])
+        return played, [rows for _, rows in answers]
+
+    def catch_up(self, arrived: Sequence[Any]) -> list[dict[str, Any]]:
+        with losses():
+            return ray.get(
+                [actor.catch_up.remote(*others) for actor, others in self._with_others(arrived)]
+            )
+
+    def _with_others(self, arrived: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
+        """Every actor with the rows of all shards; its own, which it has, are None."""
+        for index, actor in enumerate(self._actors):
+            yield actor, [None if i == index else rows for i, rows in enumerate(arrived)]
+
+    def ask(self, index: int, what: str, *arguments: Any) -> Any:
+        with losses():
+            return ray.get(self._actors[index].do.remote(what, *arguments))
+
+    def ask_all(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
+        with losses():
+            return ray.get(
+                [
+                    actor.do.remote(what, *own)
+                    for actor, *own in zip(self._actors, *arguments, strict=True)
+                ]
+            )
+
+    def tell_all(self, what: str, *arguments: Any) -> list[Any]:
+        with losses():
+            shared = [ray.put(argument) for argument in arguments]
+            return ray.get([actor.do.remote(what, *shared) for actor in self._actors])
+
+    def close(self) -> None:
+        for actor in self._actors:
+            ray.kill(actor)
+        remove_placement_group(self._group)
+
+
+@contextmanager
+def losses() -> Iterator[None]:
+    """Errors of shards as a run knows them: what a shard raised, or that it is gone."""
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise type(error.cause)(str(error.cause)) from None
+        raise
+    except RayError as error:
+        reason = str(error).strip().split("\n")[0]
+        raise ShardLost(f"a shard is lost: {reason}") from error
+
+
+def reserve(count: int, cpus: int, gpus: int) -> Any:
+    """Room for every shard, spread over the machines; UserError if there is none in time."""
+    bundle: dict[str, float] = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
+    group = placement_group([bundle] * count, strategy="SPREAD")
+    wait = float(os.environ.get("P3S_RAY_WAIT", WAIT_SECONDS))
+    ready = group.wait(min(wait, 2.0))
+    if not ready:
+        print(f"waiting up to {wait:.0f} s for {_asked(count, cpus, gpus)}", file=sys.stderr)
+        ready = group.wait(max(wait - 2.0, 0.1))
+    if ready:
+        return group
+    remove_placement_group(group)
+    there, free = ray.cluster_resources(), ray.available_resources()
+    found = ", ".join(
+        f"{there.get(kind, 0):g} {kind}s ({free.get(kind, 0):g} free)" for kind in bundle
+    )
+    machines = sum(1 for node in ray.nodes() if node["Alive"])
+    raise UserError(
+        f"no room for {_asked(count, cpus, gpus)} after {wait:.0f} s: the cluster has {found} "
+        f"on {machines} machine{'s' * (machines > 1)}"
+    )
+
+
+def _asked(count: int, cpus: int, gpus: int) -> str:
+    each = f"{cpus} CPU{'s' * (cpus > 1)}" + (f" and {gpus} GPU{'s' * (gpus > 1)}" if gpus else "")
+    return f"{count} shards of {each} each"

@@ -1,0 +1,215 @@
+"""A part of a population: its environments, its learners, and a replica of the replay.
+
+    play       insert what arrived; then, for every own step: learn from the step before, act, step
+    catch_up   insert what arrived; learn from the last step
+
+A shard's own transitions wait in its outbox until an exchange, like everybody else's: replicas are
+equal at any time, and a minibatch does not depend on where its learner lives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from p3s import keys
+from p3s.algorithms.off_policy import OffPolicy
+from p3s.config import Config
+from p3s.envs import Adapter
+from p3s.envs.copies import LocalCopies
+from p3s.evaluation.playing import Player, Unit
+from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
+from p3s.experience.replay import Replay
+from p3s.experience.rows import empty_rows, fields, pack
+from p3s.learning.counters import Counters
+from p3s.learning.updater import Updater
+from p3s.schemes.base import Decision
+from p3s.trees import pick
+from p3s.types import Episode, Params
+
+Rows = np.ndarray | None
+"""What a shard collected between two exchanges, (steps, learners, columns); None in between, and
+for a shard's own rows, which it has."""
+
+
+class Played(NamedTuple):
+    """What a shard tells of a stretch of steps."""
+
+    episodes: list[tuple[int, Episode]]
+    """Finished training episodes with their time steps."""
+    counters: dict[str, Any]
+    """The shard's counters; `seconds` is the time that it worked."""
+
+
+class Shard:
+    """Some of a population's learners and all that they need."""
+
+    def __init__(self, config: Config, make: Callable[[], Adapter], part: range) -> None:
+        options, algorithm, scheme = config.options, config.algorithm, config.scheme
+        assert isinstance(algorithm, OffPolicy)
+        self.scheme, self.part, self._seed = scheme, part, options.seed
+        self._exchange_period, self._own = options.exchange_period, slice(part.start, part.stop)
+        self.environments = LocalCopies(make, len(part), options.seed, part.start)
+        self.spec = self.environments.spec
+        moments = RunningMoments(self.spec) if algorithm.normalize_observations else Unnormalized()
+        self.normalizer, self.counters = moments, Counters()
+        self.replay = Replay(
+            options.buffer_size, self.spec, algorithm.batch_size, options.seed, moments, self._own
+        )
+        self.updater = Updater(
+            scheme, self.spec, options.seed, self.replay, moments, self.counters, True,
+            options.devices, part,
+        )  # fmt: skip
+        self._rhythm = scheme.rhythm()
+        self._player = Player(make, algorithm, options.seed)
+        self._outbox: list[np.ndarray] = []
+        self._due = 0
+
+    # ------------------------------------------------------------------ work
+
+    def start(self) -> None:
+        """Begin the first episodes."""
+        self.environments.start()
+
+    def play(self, until: int, arrived: Sequence[Rows]) -> tuple[Played, Rows]:
+        """Step to this time step; the updates of the last step stay due.
+
+        arrived: the rows of all shards since the last exchange, if one is due now. Returned are
+        the rows for the next exchange, if it is due at the end.
+        """
+        started = time.perf_counter()
+        self._receive(arrived)
+        episodes: list[tuple[int, Episode]] = []
+        while self.counters.time_step < until:
+            self._learn()
+            episodes += [(self.counters.time_step, episode) for episode in self._step()]
+        self.counters.seconds += time.perf_counter() - started
+        full = until % self._exchange_period == 0
+        rows = np.stack(self._outbox) if full else None
+        return Played(episodes, self.counters.snapshot()), rows
+
+    def catch_up(self, arrived: Sequence[Rows]) -> dict[str, Any]:
+        """Learn from the last step; the shard's counters."""
+        started = time.perf_counter()
+        self._receive(arrived)
+        self._learn()
+        self.updater.settle()
+        self.counters.seconds += time.perf_counter() - started
+        return self.counters.snapshot()
+
+    def _step(self) -> list[Episode]:
+        counters = self.counters
+        counters.time_step += 1
+        actions = self.updater.actions(self.environments.observations)
+        self._due = self._rhythm.updates_after(counters.time_step)
+        exchange = counters.time_step % self._exchange_period == 0
+        coming = (len(self._outbox) + 1) * self.scheme.num_envs if exchange else 0
+        self.updater.run_ahead(self._due, coming)
+        actions = np.asarray(jax.device_get(actions))
+        everybody = np.arange(len(self.part))
+        transitions, episodes = self.environments.step(actions, everybody)
+        self._outbox.append(pack(self.spec, transitions))
+        counters.total_steps += self.scheme.num_envs
+        return episodes
+
+    def _learn(self) -> None:
+        """The updates after the last step, unless they were done."""
+        if self._due:
+            self.updater.update(self._due, self.environments.observations)
+            self._due = 0
+
+    def _receive(self, arrived: Sequence[Rows]) -> None:
+        """Insert the rows of all shards, in the order of steps and learners."""
+        if not arrived:
+            return
+        own = np.stack(self._outbox)
+        everybody = np.concatenate([own if rows is None else rows for rows in arrived], axis=1)
+        rows = everybody.reshape(-1, everybody.shape[-1])
+        self.normalizer.see(fields(rows, self.spec)["observation"])
+        self.replay.ring.add(rows)
+        self._outbox = []
+
+    # ------------------------------------------------------------------ the chief
+
+    def report(self) -> tuple[dict[str, Any], np.random.Generator]:
+        """What the chief is told of these learners; and a generator for its decision."""
+        rng = keys.generator(self._seed, "review", self.counters.time_step)
+        observations = self.replay.observations(rng)
+        return jax.device_get(self.scheme.report(self.updater.state, observations)), rng
+
+    def offer(self, learner: int) -> Params:
+        """What others take over from one of these learners."""
+        offer = self.scheme.offer(self.updater.state, learner - self.part.start)
+        return jax.device_get(offer)
+
+    def apply(self, decision: Decision, offers: dict[int, Params]) -> None:
+        """Do what the chief has decided."""
+        state = self.scheme.apply(self.updater.state, decision, offers)
+        self.updater.state = self.updater.program.place(state)
+
+    # ------------------------------------------------------------------ evaluation, records
+
+    def policy(self, learner: int) -> Params:
+        """The policy of one of these learners, on the host."""
+        champions = self.scheme.champions(self.updater.state)
+        return jax.device_get(pick(champions, learner - self.part.start))
+
+    def evaluate(self, units: list[Unit]) -> list[np.ndarray]:
+        """Play units of an evaluation with the policies of these learners."""
+        policies = {unit.learner: self.policy(unit.learner) for unit in units}
+        return [self._player.play(unit._replace(policy=policies[unit.learner])) for unit in units]
+
+    def scaling(self) -> Scaling | None:
+        """What observations are normalized by now."""
+        return self.normalizer.scaling
+
+    def take_metrics(self) -> dict[str, Any]:
+        """The metrics since they were last taken."""
+        window = self.updater.metrics.snapshot()
+        self.updater.metrics.clear()
+        return window
+
+    def about(self) -> tuple[bool, str]:
+        """Whether episodes can be resumed, and a line about the replay."""
+        return self.environments.exact_resume, self.replay.describe()
+
+    # ------------------------------------------------------------------ out and in
+
+    def segment(self, start: int, end: int) -> np.ndarray:
+        """Rows of the replay."""
+        return self.replay.ring.rows[start:end]
+
+    def load_segment(self, start: int, data: bytes) -> None:
+        """Put rows into the replay."""
+        self.replay.ring.load(start, data)
+
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """Arrays of this part, from which `resume` continues; everything due was done."""
+        shape = (-1, len(self.part), empty_rows(0, self.spec).shape[1])
+        waiting = np.array(self._outbox, empty_rows(0, self.spec).dtype).reshape(shape)
+        return {
+            "environments": self.environments.snapshot(),
+            "state": self.updater.snapshot(),
+            "metrics": self.updater.metrics.snapshot(),
+            "normalizer": self.normalizer.snapshot(),
+            "outbox": {"rows": waiting},
+        }
+
+    def resume(self, snapshot: dict[str, dict[str, Any]]) -> None:
+        """Continue from a snapshot of this part; the replay's rows are already in place."""
+        self.counters.resume(snapshot["counters"])
+        self.replay.ring.num_added = snapshot["replay"]["num_added"]
+        self.environments.resume(snapshot["environments"])
+        self.updater.resume(snapshot["state"])
+        self.updater.metrics.resume(snapshot["metrics"])
+        self.normalizer.resume(snapshot["normalizer"])
+        self._outbox = list(snapshot["outbox"]["rows"].copy())
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.environments.close()
+        self._player.close()
