@@ -14,10 +14,10 @@ CORE := $(VENV)/.core$(PINNED)
 DEV := $(VENV)/.dev$(PINNED)
 DOCS := $(VENV)/.docs$(PINNED)
 
-.PHONY: help install demo schemes test test-slow lint format docs wheel bench clean
+.PHONY: help install demo schemes test test-slow test-cluster lint format docs wheel bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(CORE): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
@@ -51,6 +51,9 @@ test: $(DEV)  ## the fast tests, in parallel
 
 test-slow: $(DEV)  ## trainings that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3600
+
+test-cluster: $(DEV)  ## Ray clusters of several nodes, all on this machine
+	$(BIN)/python -m pytest -m slow --timeout 1800 tests/cluster tests/study/test_on_ray.py
 
 lint: $(DEV)  ## ruff and pyright
 	$(BIN)/ruff check .

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import p3s
+from p3s.errors import UserError
 from p3s.runs import opening
-from tests.helpers import record, small_config
+from p3s.runs.records import read_rows
+from tests.helpers import SMALL, assert_same_bits, call, record, small_config
 
 SPLIT = ["p3s", "sharing", "resetting", "pbt"]
 REVIEWED = {"resetting": 50, "pbt": 50}
@@ -42,3 +46,68 @@ def test_killed_and_resumed_is_uninterrupted(scheme, tmp_path):
     training.run(800)
     training.close()
     assert record(tmp_path / "killed") == record(tmp_path / "whole")
+
+
+def test_other_algorithms_and_normalized_observations(tmp_path):
+    fields = {
+        "env": "CartPole-v1", "algorithm": "dqn", "normalize_observations": True,
+        "num_learners": 3, "exchange_period": 3,
+    }  # fmt: skip
+    sharded(tmp_path / "whole", 450, **fields)
+    sharded(tmp_path / "killed", 450, stop=300, **fields)
+    training, _ = opening.reopen(tmp_path / "killed")
+    assert training.parts_of_learners == [range(2), range(2, 3)]
+    training.run(450)
+    training.close()
+    assert record(tmp_path / "killed") == record(tmp_path / "whole")
+
+
+def test_a_population_in_shards_is_saved_and_loaded(tmp_path):
+    fields = {**SMALL, "num_learners": 4, "shards": 4, "exchange_period": 5}
+    population = p3s.Population("Pendulum-v1", **fields)
+    population.learn(600, progress_bar=False)
+    population.save(tmp_path / "saved")
+    again = p3s.Population.load(tmp_path / "saved")
+    for each in (population, again):
+        each.learn(300, progress_bar=False)
+    assert_same_bits(population.training, again.training)
+    observation = np.zeros(3, np.float32)
+    assert np.array_equal(population.predict(observation)[0], again.predict(observation)[0])
+
+
+def test_the_chief_hears_of_all_learners(tmp_path):
+    sharded(tmp_path / "run", scheme="pbt", shards=3, num_learners=4)
+    rows = read_rows(tmp_path / "run" / "lineage.jsonl")
+    assert any(row["copies"] for row in rows)
+    assert all(len(row["own_fields"]["learning_rate"]) == 4 for row in rows)
+    metrics = read_rows(tmp_path / "run" / "metrics.jsonl")[-1]
+    assert len(metrics["learners"]["value_loss"]) == 4
+    assert [set(shard) for shard in metrics["shards"]] == [{"steps_per_second", "waiting"}] * 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"scheme": "center"},
+            "center cannot be split into shards; these can: p3s, sharing",
+        ),
+        ({"scheme": "cem"}, "scheme cem cannot be split"),
+        ({"scheme": "distributed"}, "scheme distributed cannot be split"),
+        ({"shards": 5}, "shards must be at most 4, the number of learners"),
+        ({"exchange_period": 21}, "the first update comes earlier"),
+        ({"exchange_period": 20, "buffer_size": 60}, "buffer_size must hold"),
+        ({"env_workers": 2}, "env_workers is for runs without shards"),
+        ({"devices": 4}, "devices must divide the 2 learners in a shard: 1, 2"),
+        ({"engine": "ray", "shards": None}, "engine ray needs a number of shards"),
+    ],
+)
+def test_what_cannot_be_split(fields, problem):
+    with pytest.raises(UserError, match=problem):
+        small_config(**{"shards": 2, **fields}).check()
+
+
+def test_watch_shows_the_shards(tmp_path, capsys):
+    sharded(tmp_path / "run", 400)
+    _, out, _ = call(capsys, "watch", str(tmp_path / "run"), "--once")
+    assert "waiting for others" in out

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
@@ -20,6 +22,7 @@ from p3s.study.definition import Study
 from p3s.study.display import StudyDisplay, status_table, summary
 from p3s.study.estimate import estimate, grid_table
 from p3s.study.folder import StudyFolder
+from p3s.study.launching import Launcher, LocalLauncher
 from p3s.study.references import complete_references
 from p3s.study.scheduler import Scheduler, SchedulerOptions
 from p3s.worker_process import available_cores
@@ -74,6 +77,14 @@ class Run:
     """Run failed cells again, from their last checkpoints; otherwise they are left alone."""
     discard_checkpoints: bool = False
     """Remove the checkpoints of runs as they complete; to be made longer they begin anew."""
+    engine: Literal["local", "ray"] = "local"
+    """Where runs go: this machine, or wherever a Ray cluster has room for them."""
+    address: str | None = None
+    """Address of the Ray cluster; by default Ray is started on this machine."""
+    cell_cpus: int = 1
+    """CPUs that each run asks of the Ray cluster. The last bits of results depend on it."""
+    cell_gpus: int = 0
+    """GPUs that each run asks of the Ray cluster."""
 
 
 @dataclass(frozen=True)
@@ -180,14 +191,32 @@ def _run(options: Run) -> int:
         f"study folder: {folder.path} ({len(cells)} cells, {jobs} at a time)", highlight=False
     )
     settings = SchedulerOptions(jobs, options.retry_failed, options.discard_checkpoints)
-    with StudyDisplay(cells, console) as display:
+    with _launcher(options, folder, jobs) as launcher, StudyDisplay(cells, console) as display:
         complete_references(folder, cells, display.say)
-        scheduler = Scheduler(folder, cells, settings, display)
-        code = scheduler.run()
+        code = Scheduler(folder, cells, settings, display, launcher).run()
     _print_status(console, folder, cells)
     if code > 1:
         console.print(f"to continue: p3s study run {folder.path}", highlight=False, soft_wrap=True)
     return code
+
+
+@contextmanager
+def _launcher(options: Run, folder: StudyFolder, jobs: int) -> Iterator[Launcher]:
+    """Who starts the runs."""
+    if options.engine == "local":
+        yield LocalLauncher(jobs)
+        return
+    if min(options.cell_cpus, options.cell_gpus + 1) < 1:
+        raise UserError("cell_cpus must be at least 1, and cell_gpus at least 0")
+    from p3s.study.on_ray import RayLauncher  # needs ray, an extra
+
+    launcher = RayLauncher(
+        folder, options.address, options.cell_cpus, options.cell_gpus, options.budget.jobs
+    )
+    try:
+        yield launcher
+    finally:
+        launcher.close()
 
 
 def _refuse_other_study(folder: StudyFolder, study: Study) -> None:

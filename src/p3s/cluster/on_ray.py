@@ -20,6 +20,15 @@ from typing import Any
 
 import jax
 
+from p3s.cluster.ray_library import (
+    PlacementGroupSchedulingStrategy,
+    RayError,
+    RayTaskError,
+    connect,
+    placement_group,
+    ray,
+    remove_placement_group,
+)
 from p3s.cluster.shard import Played, Rows, Shard
 from p3s.config import Config
 from p3s.envs import Adapter
@@ -27,40 +36,8 @@ from p3s.errors import ShardLost, UserError
 from p3s.learning import devices
 from p3s.worker_process import CannotWork, available_cores, core_shares, pickled
 
-try:
-    import ray
-    from ray.exceptions import RayError, RayTaskError
-    from ray.util.placement_group import placement_group, remove_placement_group
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-except ImportError as error:
-    raise UserError("engine ray needs Ray: pip install 'p3s[ray]'") from error
-
 WAIT_SECONDS = 60.0
 """How long a run waits for the cluster to have room for its shards (P3S_RAY_WAIT changes it)."""
-LOOPBACK = "127.0.0.1"
-
-
-def connect(address: str | None) -> None:
-    """Join the cluster at an address, or start Ray on this machine; once in a process."""
-    if ray.is_initialized():
-        return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-    try:
-        if address is not None:
-            ray.init(address=address, **quiet)
-        else:
-            ray.init(
-                address="local",
-                num_cpus=len(available_cores()),
-                include_dashboard=False,
-                _node_ip_address=LOOPBACK,
-                **quiet,
-            )
-    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
-        reason = str(error).strip().split("\n")[0]
-        where = "on this machine" if address is None else f"at {address}"
-        raise UserError(f"there is no Ray cluster {where}: {reason}") from error
 
 
 class ShardActor:

@@ -1,4 +1,4 @@
-"""Run the cells of a study, several at a time, each in its own process.
+"""Run the cells of a study, several at a time, each in its own process, here or on a cluster.
 
     while some cells are neither complete nor failed
         if a process has ended: record how, and free its cores
@@ -15,21 +15,17 @@ it must not depend on which cores happen to be free.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from p3s.study.cells import Cell
 from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
+from p3s.study.launching import CellProcess, Launcher, LocalLauncher
 from p3s.study.worker import STOPPED
-from p3s.worker_process import available_cores, core_shares
 
 POLL_SECONDS = 0.2
 """Time between two polls of the processes; a poll costs a few system calls."""
@@ -63,49 +59,25 @@ class SchedulerOptions:
     discard_checkpoints: bool = False
 
 
-def launch(
-    order: dict[str, Any], cores: list[int], lock: int, log: Path
-) -> subprocess.Popen[bytes]:
-    """Start a worker on these cores with its order; it inherits the lock."""
-    threads = str(len(cores))
-    with log.open("ab") as printed:
-        process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "p3s.study.worker"],
-            stdin=subprocess.PIPE,
-            stdout=printed,
-            stderr=printed,
-            pass_fds=[lock],
-            # Its own process group shields it from the terminal's Ctrl-C: the scheduler stops it.
-            process_group=0,
-            env={
-                **os.environ,
-                "OMP_NUM_THREADS": threads,
-                "OPENBLAS_NUM_THREADS": threads,
-                "PJRT_NPROC": threads,
-            },
-        )
-    with contextlib.suppress(AttributeError, ProcessLookupError):
-        os.sched_setaffinity(process.pid, cores)
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.write(json.dumps(order).encode())
-        process.stdin.close()
-    return process
-
-
 @dataclass
 class _Running:
     cell: Cell
-    process: subprocess.Popen[bytes]
-    share: list[int]
+    process: CellProcess
+    share: Any
 
 
 class Scheduler:
     """Runs cells until all are complete or failed, or until a signal asks to stop."""
 
     def __init__(
-        self, folder: StudyFolder, cells: list[Cell], options: SchedulerOptions, display: Display
+        self,
+        folder: StudyFolder,
+        cells: list[Cell],
+        options: SchedulerOptions,
+        display: Display,
+        launcher: Launcher | None = None,
     ) -> None:
+        self._launcher = launcher or LocalLauncher(options.jobs)
         self._folder, self._options, self._display = folder, options, display
         self._progress = {cell.id: folder.progress(cell) for cell in cells}
         self._retrying = {
@@ -115,7 +87,7 @@ class Scheduler:
         }
         self._waiting = [cell for cell in cells if not self._is_settled(cell)]
         self._not_before: dict[str, float] = {}
-        self._shares = core_shares(available_cores(), options.jobs)
+        self._shares = list(self._launcher.shares)
         self._running: list[_Running] = []
         self._signals: list[int] = []
         self._num_signals_handled = 0
@@ -179,9 +151,8 @@ class Scheduler:
             "failure": str(self._folder.failure(cell)),
             "config": cell.config.to_json(),
             "discard_checkpoints": self._options.discard_checkpoints,
-            "scheduler": os.getpid(),
         }
-        process = launch(order, share, lock, self._folder.log(cell))
+        process = self._launcher.launch(order, share, lock, self._folder.log(cell))
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{process.pid}\n".encode(), 0)
         self._running.append(_Running(cell, process, share))

@@ -1,0 +1,53 @@
+"""Ray, an extra: one line if it is missing, and one way to start it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from p3s.errors import UserError
+from p3s.worker_process import available_cores
+
+try:
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+except ImportError as error:
+    raise UserError("engine ray needs Ray: pip install 'p3s[ray]'") from error
+
+LOOPBACK = "127.0.0.1"
+
+
+def connect(address: str | None) -> None:
+    """Join the cluster at an address, or start Ray on this machine; once in a process."""
+    if ray.is_initialized():
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    try:
+        if address is not None:
+            ray.init(address=address, **quiet)
+        else:
+            ray.init(
+                address="local",
+                num_cpus=len(available_cores()),
+                include_dashboard=False,
+                _node_ip_address=LOOPBACK,
+                **quiet,
+            )
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        reason = str(error).strip().split("\n")[0]
+        where = "on this machine" if address is None else f"at {address}"
+        raise UserError(f"there is no Ray cluster {where}: {reason}") from error
+
+
+__all__ = [
+    "PlacementGroupSchedulingStrategy",
+    "RayError",
+    "RayTaskError",
+    "connect",
+    "placement_group",
+    "ray",
+    "remove_placement_group",
+]

@@ -1,0 +1,147 @@
+"""Runs over shards on Ray: clusters of several nodes on this machine, on loopback."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from p3s.runs.records import read_rows
+from tests.helpers import record
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+RUN = [
+    "--preset", "paper", "--hidden-sizes", "32", "32", "--batch-size", "16",
+    "--initial-steps", "50",
+    "--review-period", "50", "--buffer-size", "5000", "--evaluation-period", "1000",
+    "--evaluation-episodes", "2", "--log-period", "500", "--checkpoint-period", "500",
+    "--no-report", "--shards", "2",
+]  # fmt: skip
+
+
+@pytest.fixture
+def cluster():
+    """A head and two nodes with one CPU each; the head has none."""
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    made.nodes = [made.add_node(num_cpus=1) for _ in range(2)]
+    made.wait_for_nodes()
+    yield made
+    made.shutdown()
+
+
+def train(path: Path, *more: str, env: str = "InvertedPendulum-v5", steps: int = 3000):
+    """`p3s train` in a process of its own."""
+    words = [sys.executable, "-m", "p3s", "train", env, *RUN, "--steps", str(steps)]
+    return subprocess.Popen(
+        [*words, "--out", str(path), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "P3S_RAY_WAIT": "20"},
+    )  # fmt: skip
+
+
+def finished(process: subprocess.Popen, code: int = 0) -> tuple[str, str]:
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == code, err
+    return out, err
+
+
+def wait_for_step(path: Path, step: int, process: subprocess.Popen) -> None:
+    """Wait until a run has a checkpoint at this step or later."""
+    while process.poll() is None:
+        steps = [int(each.name[5:]) for each in (path / "checkpoints").glob("step-*")]
+        if max(steps, default=0) >= step:
+            return
+        time.sleep(0.02)
+    raise AssertionError(process.communicate()[1])
+
+
+def shard_processes() -> list[int]:
+    """The processes of the actors on this machine."""
+    found = subprocess.run(["pgrep", "-f", "ray::ShardActor"], capture_output=True, text=True)
+    return [int(line) for line in found.stdout.split()]
+
+
+def test_ray_on_this_machine_is_the_local_engine_to_the_bit(tmp_path):
+    finished(train(tmp_path / "local", steps=1000))
+    finished(train(tmp_path / "ray", "--engine", "ray", steps=1000))
+    assert record(tmp_path / "ray") == record(tmp_path / "local")
+    assert len(read_rows(tmp_path / "ray" / "metrics.jsonl")[-1]["shards"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["p3s", "sharing", "resetting", "pbt"])
+def test_two_nodes_are_the_local_engine_to_the_bit(scheme, cluster, tmp_path):
+    finished(train(tmp_path / "local", "--scheme", scheme))
+    words = ("--scheme", scheme, "--engine", "ray", "--address", cluster.address)
+    finished(train(tmp_path / "ray", *words))
+    assert record(tmp_path / "ray") == record(tmp_path / "local")
+
+
+@pytest.mark.slow
+class TestLosses:
+    """A run that loses a part ends as if nothing had happened."""
+
+    words = ("--scheme", "pbt", "--perturbed", "learning_rate")
+
+    @pytest.fixture(scope="class")
+    def undisturbed(self, tmp_path_factory):
+        path = tmp_path_factory.mktemp("undisturbed") / "run"
+        finished(train(path, *self.words, steps=6000))
+        return record(path)
+
+    def test_a_node_is_removed(self, undisturbed, cluster, tmp_path):
+        cluster.add_node(num_cpus=1)  # one more, which takes over
+        ours = ("--engine", "ray", "--address", cluster.address)
+        process = train(tmp_path / "run", *self.words, *ours, steps=6000)
+        wait_for_step(tmp_path / "run", 2000, process)
+        cluster.remove_node(cluster.nodes[0], allow_graceful=False)
+        _, err = finished(process)
+        if "a shard is lost" not in err:  # the node had none
+            pytest.skip("the node that was removed had no shard")
+        assert re.search(r"continuing from step \d,\d00", err)
+        assert record(tmp_path / "run") == undisturbed
+
+    def test_a_shard_is_killed(self, undisturbed, cluster, tmp_path):
+        ours = ("--engine", "ray", "--address", cluster.address)
+        process = train(tmp_path / "run", *self.words, *ours, steps=6000)
+        wait_for_step(tmp_path / "run", 2000, process)
+        os.kill(shard_processes()[0], signal.SIGKILL)
+        _, err = finished(process)
+        assert "a shard is lost" in err
+        assert record(tmp_path / "run") == undisturbed
+
+    def test_the_driver_is_killed_and_resumed(self, undisturbed, cluster, tmp_path):
+        ours = ("--engine", "ray", "--address", cluster.address)
+        process = train(tmp_path / "run", *self.words, *ours, steps=6000)
+        wait_for_step(tmp_path / "run", 2000, process)
+        process.kill()
+        process.wait()
+        command = [sys.executable, "-m", "p3s", "resume", str(tmp_path / "run"), "--no-report"]
+        resumed = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        assert resumed.returncode == 0, resumed.stderr
+        assert record(tmp_path / "run") == undisturbed
+
+
+@pytest.mark.slow
+def test_more_than_the_cluster_has(cluster, tmp_path):
+    started = time.monotonic()
+    ours = ("--engine", "ray", "--address", cluster.address, "--shard-cpus", "3")
+    _, err = finished(train(tmp_path / "run", *ours), code=2)
+    assert "no room for 2 shards of 3 CPUs each after 20 s: the cluster has 2 CPUs (2 free)" in err
+    assert time.monotonic() - started < 90
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_cluster_at_this_address(tmp_path):
+    _, err = finished(
+        train(tmp_path / "run", "--engine", "ray", "--address", "127.0.0.1:1"), code=2
+    )
+    assert "there is no Ray cluster at 127.0.0.1:1" in err
+    assert err.count("\n") == 1
