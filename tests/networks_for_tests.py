@@ -80,6 +80,7 @@ class BatchRenorm(Network):
     """Dense layers with batch renormalization before the first and after every activation."""
 
     name: ClassVar[str] = "test_batch_renorm"
+    has_dropout: ClassVar[bool] = True
 
     def init(self, key, shapes, output_size):
         sizes = [prod(shape) for shape in shapes]
@@ -87,12 +88,13 @@ class BatchRenorm(Network):
         norms = [init_norm(size) for size in (sum(sizes), *self.hidden_sizes)]
         return {"layers": layers, "norms": norms}
 
-    def apply(self, params, *inputs, train):
+    def apply(self, params, *inputs, train, dropout=None):
         *hidden, last = params["layers"]
         stream, first = normalize(params["norms"][0], features(*inputs), train)
         norms = [first]
-        for layer, norm in zip(hidden, params["norms"][1:], strict=True):
-            stream = jax.nn.relu(stream @ layer["weight"] + layer["bias"])
+        for index, (layer, norm) in enumerate(zip(hidden, params["norms"][1:], strict=True)):
+            stream = stream @ layer["weight"] + layer["bias"]
+            stream = jax.nn.relu(stream if dropout is None else dropout.apply(stream, index))
             stream, after = normalize(norm, stream, train)
             norms.append(after)
         outputs = stream @ last["weight"] + last["bias"]

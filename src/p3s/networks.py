@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -105,15 +105,31 @@ def layer_normalize(inputs: jax.Array, scale: jax.Array, shift: jax.Array) -> ja
     return centered * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON) * scale + shift
 
 
+class Dropout(NamedTuple):
+    """Leave units out at random (Srivastava et al. 2014)."""
+
+    rate: jax.Array | float
+    """The share of units that is left out; the others are scaled up by as much."""
+    key: jax.Array
+
+    def apply(self, units: jax.Array, layer: int) -> jax.Array:
+        """Another choice for every row and every layer."""
+        kept = jax.random.bernoulli(jax.random.fold_in(self.key, layer), 1 - self.rate, units.shape)
+        return jnp.where(kept, units / (1 - self.rate), 0.0)
+
+
 def apply_mlp(
     layers: Layers,
     inputs: jax.Array,
     activation: Activation = "relu",
     precision: Precision = "float32",
+    dropout: Dropout | None = None,
 ) -> jax.Array:
     """The activation between the layers, nothing after the last."""
-    for layer in layers[:-1]:
+    for index, layer in enumerate(layers[:-1]):
         inputs = product(inputs, layer["weight"], precision) + layer["bias"]
+        if dropout is not None:
+            inputs = dropout.apply(inputs, index)
         if "scale" in layer:
             inputs = layer_normalize(inputs, layer["scale"], layer["shift"])
         inputs = ACTIVATIONS[activation](inputs)
@@ -142,6 +158,8 @@ class Network:
     """Base of all networks; the fields are those of the algorithm that uses it."""
 
     name: ClassVar[str]
+    has_dropout: ClassVar[bool] = False
+    """Whether `apply` takes `dropout` too: a `Dropout`, or None."""
 
     hidden_sizes: tuple[int, ...]
     activation: Activation
@@ -166,6 +184,7 @@ class MLP(Network):
     """Dense layers with the activation between them."""
 
     name: ClassVar[str] = "mlp"
+    has_dropout: ClassVar[bool] = True
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Layers:
         sizes = [prod(shape) for shape in shapes]
@@ -173,8 +192,11 @@ class MLP(Network):
             key, sizes, self.hidden_sizes, output_size, self.initialization, self.layer_norm
         )
 
-    def apply(self, params: Layers, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Layers]:
-        return apply_mlp(params, features(*inputs), self.activation, self.precision), params
+    def apply(
+        self, params: Layers, *inputs: jax.Array, train: bool, dropout: Dropout | None = None
+    ) -> tuple[jax.Array, Layers]:
+        joined = features(*inputs)
+        return apply_mlp(params, joined, self.activation, self.precision, dropout), params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +204,7 @@ class Conv(Network):
     """Three convolutions on the image (Mnih et al. 2015), then dense layers on all inputs."""
 
     name: ClassVar[str] = "conv"
+    has_dropout: ClassVar[bool] = True
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
         if len(shapes[0]) != 3:
@@ -200,7 +223,9 @@ class Conv(Network):
         )
         return {"encoder": encoder, "head": head}
 
-    def apply(self, params: Params, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Params]:
+    def apply(
+        self, params: Params, *inputs: jax.Array, train: bool, dropout: Dropout | None = None
+    ) -> tuple[jax.Array, Params]:
         image, *others = inputs
         batch = image.shape[:-3]
         image = scaled_image(image.reshape(-1, *image.shape[-3:]))
@@ -213,7 +238,8 @@ class Conv(Network):
             image = jax.nn.relu(rows).reshape(*patches.shape[:-1], -1)
         encoded = image.reshape(*batch, -1)
         joined = features(encoded, *others)
-        return apply_mlp(params["head"], joined, self.activation, self.precision), params
+        head = apply_mlp(params["head"], joined, self.activation, self.precision, dropout)
+        return head, params
 
 
 def _channels_first(shape: Shape) -> bool:
@@ -282,15 +308,28 @@ def init_model(
     return Model(network.init(key, shapes, output_size), network, tuple(shapes))
 
 
-def apply_network(model: Model, *inputs: jax.Array) -> jax.Array:
+def apply_network(model: Model, *inputs: jax.Array, dropout: Dropout | None = None) -> jax.Array:
     """Outputs of the model in evaluation mode."""
-    return model.network.apply(model.params, *inputs, train=False)[0]
+    options = _dropout_option(model.network, dropout)
+    return model.network.apply(model.params, *inputs, train=False, **options)[0]
 
 
-def train_network(model: Model, *inputs: jax.Array) -> tuple[jax.Array, Model]:
+def train_network(
+    model: Model, *inputs: jax.Array, dropout: Dropout | None = None
+) -> tuple[jax.Array, Model]:
     """Outputs of the model in training mode, and the model with its carried leaves after it."""
-    outputs, params = model.network.apply(model.params, *inputs, train=True)
+    options = _dropout_option(model.network, dropout)
+    outputs, params = model.network.apply(model.params, *inputs, train=True, **options)
     return outputs, replace(model, params=params)
+
+
+def _dropout_option(network: Network, dropout: Dropout | None) -> dict[str, Dropout]:
+    """What `apply` is told of dropout; networks without it need not know the word."""
+    if dropout is None:
+        return {}
+    if not network.has_dropout:
+        raise UserError(f"network {network.name} has no dropout: leave --dropout out")
+    return {"dropout": dropout}
 
 
 def dense_layers(model: Model) -> tuple[Layers, Activation] | None:

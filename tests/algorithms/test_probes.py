@@ -20,6 +20,8 @@ from tests.helpers import OFF_POLICY
 QUIET = {
     # An entropy bonus is part of a soft value: make it too small to be seen.
     "sac": {"initial_temperature": 1e-3, "target_entropy": -20.0},
+    "redq": {"initial_temperature": 1e-3, "target_entropy": -20.0},
+    "droq": {"initial_temperature": 1e-3, "target_entropy": -20.0},
     "sac_2018": {"temperature": 1e-3, "reward_scale": 1.0},
     "sac_discrete": {"initial_temperature": 1e-3, "target_entropy": 0.0},
     "dqn": {"target_rate": 0.05, "target_period": 1},

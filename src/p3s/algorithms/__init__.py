@@ -6,7 +6,9 @@ from p3s.algorithms.acktr import ACKTR
 from p3s.algorithms.base import Algorithm
 from p3s.algorithms.ddpg import DDPG
 from p3s.algorithms.dqn import DQN
+from p3s.algorithms.droq import DroQ
 from p3s.algorithms.ppo import PPO
+from p3s.algorithms.redq import REDQ
 from p3s.algorithms.sac import SAC
 from p3s.algorithms.sac_2018 import SAC2018
 from p3s.algorithms.sac_discrete import SACDiscrete
@@ -20,6 +22,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         DDPG,
         SAC,
         SAC2018,
+        REDQ,
+        DroQ,
         SQL,
         DQN,
         SACDiscrete,
@@ -34,10 +38,12 @@ __all__ = [
     "DDPG",
     "DQN",
     "PPO",
+    "REDQ",
     "SAC",
     "SAC2018",
     "SQL",
     "TD3",
     "Algorithm",
+    "DroQ",
     "SACDiscrete",
 ]

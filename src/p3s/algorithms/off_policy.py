@@ -20,6 +20,7 @@ from p3s.algorithms.base import Algorithm
 from p3s.field_types import Count, Positive, Share, Sizes
 from p3s.networks import (
     Activation,
+    Dropout,
     Initialization,
     Model,
     Shape,
@@ -138,28 +139,44 @@ class ActorCritic(OffPolicy):
         return replace(self, **{name: value for name, value in own.items() if value is not None})
 
 
-def q_value(value: Model, observation: jax.Array, action: jax.Array) -> jax.Array:
+def q_value(
+    value: Model, observation: jax.Array, action: jax.Array, dropout: Dropout | None = None
+) -> jax.Array:
     """Q(s, a) of one value network."""
-    return apply_network(value, observation, action)[..., 0]
+    return apply_network(value, observation, action, dropout=dropout)[..., 0]
 
 
-def _per_network(values: Params, *inputs: jax.Array) -> tuple[jax.Array, ...]:
-    """The inputs once per network, so that all first layers are one batch of products."""
+def per_network(
+    values: Params, dropout: Dropout | None, *inputs: jax.Array
+) -> tuple[tuple[jax.Array, ...], Dropout | None]:
+    """The inputs once per network, so that all first layers are one batch of products.
+
+    And a dropout for each network.
+    """
     number = len(jax.tree.leaves(values)[0])
-    return tuple(jnp.broadcast_to(part, (number, *part.shape)) for part in inputs)
+    repeated = tuple(jnp.broadcast_to(part, (number, *part.shape)) for part in inputs)
+    if dropout is None:
+        return repeated, None
+    rates = jnp.broadcast_to(dropout.rate, (number,))
+    return repeated, Dropout(rates, jax.random.split(dropout.key, number))
 
 
-def q_values(values: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
+def q_values(
+    values: Params, observation: jax.Array, action: jax.Array, dropout: Dropout | None = None
+) -> jax.Array:
     """Q_j(s, a) of stacked value networks, (networks, batch)."""
-    return jax.vmap(q_value)(values, *_per_network(values, observation, action))
+    (seen, actions), dropouts = per_network(values, dropout, observation, action)
+    return jax.vmap(q_value)(values, seen, actions, dropouts)
 
 
 def value_loss(
-    values: Params, batch: Transition, target: jax.Array
+    values: Params, batch: Transition, target: jax.Array, dropout: Dropout | None = None
 ) -> tuple[jax.Array, tuple[Params, None]]:
     """Sum over j of mean (y - Q_j(s, a))²."""
-    inputs = _per_network(values, batch.observation, batch.action)
-    outputs, after = jax.vmap(train_network)(values, *inputs)
+    inputs, dropouts = per_network(values, dropout, batch.observation, batch.action)
+    outputs, after = jax.vmap(lambda value, own, *seen: train_network(value, *seen, dropout=own))(
+        values, dropouts, *inputs
+    )
     errors = outputs[..., 0] - target
     return jnp.sum(jnp.mean(errors**2, axis=1)), (after, None)
 

@@ -42,9 +42,9 @@ class SoftActorCritic(ActorCritic):
         raise NotImplementedError
 
     def value_loss(
-        self, values: Params, batch: Transition, target: jax.Array
+        self, values: Params, batch: Transition, target: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, tuple[Params, None]]:
-        """Sum over j of ½ mean (y - Q_j(s, a))²."""
+        """Sum over j of ½ mean (y - Q_j(s, a))²; key: for networks with dropout."""
         raise NotImplementedError
 
     def policy_loss(
@@ -77,7 +77,7 @@ class SoftActorCritic(ActorCritic):
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
         target = self.soft_target(learner, batch, key)
-        loss_of = partial(self.value_loss, batch=batch, target=target)
+        loss_of = partial(self.value_loss, batch=batch, target=target, key=key)
         value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
         learner = learner._replace(
             value=value,

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import ActorCritic, q_values
 from p3s.field_types import Count
-from p3s.networks import Model, apply_network, part, train_network
+from p3s.networks import Dropout, Model, apply_network, part, train_network
 from p3s.types import EnvSpec, Learner, Params
 
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0
@@ -77,15 +77,17 @@ def policy_loss(
     temperature: jax.Array | float,
     guide: Gaussian,
     weight: jax.Array,
+    dropout: Dropout | None = None,
 ) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
     """mean(alpha log pi(a|s) - min_j Q_j(s, a) + weight KL), with mean entropy and mean KL.
 
     combine: one estimate from those of the value networks, the smallest in SAC.
+    dropout: in the value networks.
     """
     outputs, after = train_network(policy, observation)
     ours = gaussian_of(outputs)
     action, log_density = squashed_sample(ours, noise)
-    value = combine(q_values(values, observation, action))
+    value = combine(q_values(values, observation, action, dropout))
     distance = gaussian_kl(ours, guide).mean()
     loss = jnp.mean(temperature * log_density - value) + weight * distance
     return loss, (after, (-log_density.mean(), distance))
