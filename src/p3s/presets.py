@@ -163,6 +163,9 @@ REDQ_TARGET_ENTROPY = {
     "Humanoid": -2 / 17,
 }
 
+# The largest quantiles that TQC's authors leave out, where it is not the field's default.
+TQC_NUM_DROPPED = {"Hopper": 5, "HalfCheetah": 0}
+
 # Several learners on one replay can lose what they had after hard copies (docs/algorithms/dqn.md).
 DQN_SOFT_TARGETS = {"target_rate": 0.005, "target_period": 1}
 
@@ -217,6 +220,8 @@ def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -
             "initialization": "xavier",
             **({} if entropy is None else {"target_entropy": entropy}),
         }
+    if algorithm == "tqc":
+        return {"num_dropped": TQC_NUM_DROPPED[family]} if family in TQC_NUM_DROPPED else {}
     if algorithm not in ("sac_2018", "sql"):
         return {}
     total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)

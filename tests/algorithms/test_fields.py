@@ -52,9 +52,11 @@ class TestFields:
         "exploration_noise_kind": "gaussian",
         "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
         "precision": "bfloat16", "subset_size": 1, "policy_estimate": "mean",
+        "num_quantiles": 5, "num_dropped": 0,
     }  # fmt: skip
     only_in_updates = (
         "double", "num_value_actions", "num_particles", "subset_size", "policy_estimate",
+        "num_dropped",
     )  # fmt: skip
     elsewhere = ("batch_size", "policy_period", "normalize_observations")
     """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""

@@ -22,6 +22,7 @@ QUIET = {
     "sac": {"initial_temperature": 1e-3, "target_entropy": -20.0},
     "redq": {"initial_temperature": 1e-3, "target_entropy": -20.0},
     "droq": {"initial_temperature": 1e-3, "target_entropy": -20.0},
+    "tqc": {"initial_temperature": 1e-3, "target_entropy": -20.0, "num_dropped": 0},
     "sac_2018": {"temperature": 1e-3, "reward_scale": 1.0},
     "sac_discrete": {"initial_temperature": 1e-3, "target_entropy": 0.0},
     "dqn": {"target_rate": 0.05, "target_period": 1},

@@ -53,10 +53,10 @@ class TestSubset:
 def test_the_policy_climbs_the_mean_of_all(kind):
     """Policy loss with a temperature near 0: minus the mean over networks and states."""
     made = kind(hidden_sizes=(4,), initial_temperature=1e-9, dropout=None)
-    learner = made.init(jax.random.key(0), SPEC)
+    learner = jax.jit(made.init, static_argnums=1)(jax.random.key(0), SPEC)
     guide = Guide(learner.policy, jnp.float32(0.0))
     key = jax.random.key(3)
-    _, metrics = made.policy_step(learner, BATCH, guide, key)
+    _, metrics = jax.jit(made.policy_step)(learner, BATCH, guide, key)
     noise = jax.random.normal(key, BATCH.action.shape, jnp.float32)
     outputs = apply_network(learner.policy, BATCH.observation)
     action = np.tanh(outputs[:, :2] + np.exp(outputs[:, 2:]) * noise)

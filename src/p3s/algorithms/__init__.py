@@ -14,6 +14,7 @@ from p3s.algorithms.sac_2018 import SAC2018
 from p3s.algorithms.sac_discrete import SACDiscrete
 from p3s.algorithms.sql import SQL
 from p3s.algorithms.td3 import TD3
+from p3s.algorithms.tqc import TQC
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -24,6 +25,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         SAC2018,
         REDQ,
         DroQ,
+        TQC,
         SQL,
         DQN,
         SACDiscrete,
@@ -43,6 +45,7 @@ __all__ = [
     "SAC2018",
     "SQL",
     "TD3",
+    "TQC",
     "Algorithm",
     "DroQ",
     "SACDiscrete",

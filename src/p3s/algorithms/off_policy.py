@@ -1,6 +1,7 @@
 """What the off-policy algorithms have in common: networks, Adam, an ensemble of value networks.
 
     OffPolicy      networks, optimizers and value functions
+    WithTargets    the same with targets that follow
     ActorCritic    the same with a policy beside the values, which may have a form of its own
 
 An algorithm overrides a field where its default differs.
@@ -51,8 +52,6 @@ class OffPolicy(Algorithm):
     """Adam's step size."""
     discount_factor: Share = 0.99
     """Discount factor (γ)."""
-    target_rate: Share = 0.005
-    """How fast targets follow (τ)."""
     initialization: Initialization = "fan_in"
     """Initial weights: U(±1/√fan_in) (TD3's code), or Xavier with zero biases (authors)."""
     activation: Activation = "relu"
@@ -107,13 +106,24 @@ class OffPolicy(Algorithm):
         )
         return init_model(network, key, shapes, output_size)
 
-    def init_q_networks(self, keys: jax.Array, spec: EnvSpec) -> Params:
-        """One Q network for each key, stacked: (s, a) in; for discrete actions s in, all a out."""
+    def init_q_networks(self, keys: jax.Array, spec: EnvSpec, outputs: int = 1) -> Params:
+        """One Q network for each key, stacked: (s, a) in; for discrete actions s in, all a out.
+
+        outputs: numbers that a network gives for an action.
+        """
         observation, action = spec.observation.shape, (spec.action_size,)
         shapes = [observation] if spec.discrete else [observation, action]
-        outputs = spec.action_size if spec.discrete else 1
-        networks = [self.init_network(key, shapes, outputs) for key in keys]
+        size = outputs * (spec.action_size if spec.discrete else 1)
+        networks = [self.init_network(key, shapes, size) for key in keys]
         return jax.tree.map(lambda *stack: jnp.stack(stack), *networks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithTargets(OffPolicy):
+    """Base of the algorithms with networks that follow the online ones."""
+
+    target_rate: Share = 0.005
+    """How fast targets follow (τ)."""
 
 
 POLICY_FIELDS = ("hidden_sizes", "activation", "learning_rate", "layer_norm")

@@ -29,12 +29,8 @@ import jax.numpy as jnp
 
 from p3s.algorithms.off_policy import Loss, bootstrap, q_values, value_loss
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
-from p3s.algorithms.parts.squashed_gaussian import (
-    GaussianActorCritic,
-    gaussian,
-    policy_loss,
-    squashed_sample,
-)
+from p3s.algorithms.parts.soft_gaussian import SoftGaussian
+from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
 from p3s.field_types import Count, Decay
 from p3s.networks import Dropout, Model
 from p3s.types import Guide, Learner, Params, Transition
@@ -56,13 +52,11 @@ def soft_next_values(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAC(GaussianActorCritic, SoftActorCritic):
+class SAC(SoftGaussian, SoftActorCritic):
     """Soft actor-critic with a learned temperature."""
 
     name: ClassVar[str] = "sac"
 
-    target_entropy: float = -1.0
-    """Entropy that the temperature aims at, per action dimension."""
     subset_size: Count | None = None
     """Value networks, drawn anew for every update, whose smallest estimate is the target; None:
     all of them."""
@@ -112,17 +106,18 @@ class SAC(GaussianActorCritic, SoftActorCritic):
     def policy_loss(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> Loss:
+        dropout = self.draw_dropout(jax.random.fold_in(key, 2))
+
+        def estimate(observation: jax.Array, action: jax.Array) -> jax.Array:
+            values = q_values(learner.value, observation, action, dropout)
+            return self.climbed(values, jax.random.fold_in(key, 1))
+
         return partial(
             policy_loss,
-            values=learner.value,
-            combine=partial(self.climbed, key=jax.random.fold_in(key, 1)),
+            estimate=estimate,
             observation=batch.observation,
             noise=jax.random.normal(key, batch.action.shape, jnp.float32),
             temperature=temperature(learner),
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
-            dropout=self.draw_dropout(jax.random.fold_in(key, 2)),
         )
-
-    def entropy_goal(self, learner: Learner, batch: Transition) -> float:
-        return self.target_entropy * batch.action.shape[-1]
