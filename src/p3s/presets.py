@@ -166,6 +166,10 @@ REDQ_TARGET_ENTROPY = {
 # The largest quantiles that TQC's authors leave out, where it is not the field's default.
 TQC_NUM_DROPPED = {"Hopper": 5, "HalfCheetah": 0}
 
+# CrossQ's code.
+CROSSQ_INITIAL_TOTAL_STEPS = 5000
+CROSSQ_SWIMMER_DISCOUNT = 0.9999
+
 # Several learners on one replay can lose what they had after hard copies (docs/algorithms/dqn.md).
 DQN_SOFT_TARGETS = {"target_rate": 0.005, "target_period": 1}
 
@@ -220,6 +224,9 @@ def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -
             "initialization": "xavier",
             **({} if entropy is None else {"target_entropy": entropy}),
         }
+    if algorithm in ("crossq", "crossq_td3"):
+        swimmer = {"discount_factor": CROSSQ_SWIMMER_DISCOUNT} if family == "Swimmer" else {}
+        return {"initial_steps": _own_steps(CROSSQ_INITIAL_TOTAL_STEPS, num_envs), **swimmer}
     if algorithm == "tqc":
         return {"num_dropped": TQC_NUM_DROPPED[family]} if family in TQC_NUM_DROPPED else {}
     if algorithm not in ("sac_2018", "sql"):

@@ -146,7 +146,7 @@ class TestFields:
     def test_bad_values(self, algorithm):
         for fields, message in (
             ({"discount_factor": 1.5}, "discount_factor must be between 0 and 1"),
-            ({"target_rate": -0.1}, "target_rate must be between"),
+            ({"adam_momentum": 1.0}, "adam_momentum must be at least 0 and below 1"),
             ({"learning_rate": 0.0}, "learning_rate must be above 0"),
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
             ({"batch_size": 0}, "batch_size must be at least 1"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from p3s.algorithms.acktr import ACKTR
 from p3s.algorithms.base import Algorithm
+from p3s.algorithms.crossq import CrossQ
+from p3s.algorithms.crossq_td3 import CrossQTD3
 from p3s.algorithms.ddpg import DDPG
 from p3s.algorithms.dqn import DQN
 from p3s.algorithms.droq import DroQ
@@ -26,6 +28,8 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         REDQ,
         DroQ,
         TQC,
+        CrossQ,
+        CrossQTD3,
         SQL,
         DQN,
         SACDiscrete,
@@ -47,6 +51,8 @@ __all__ = [
     "TD3",
     "TQC",
     "Algorithm",
+    "CrossQ",
+    "CrossQTD3",
     "DroQ",
     "SACDiscrete",
 ]

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
-from p3s.field_types import Count, Positive, Share, Sizes
+from p3s.field_types import Count, Decay, Positive, Share, Sizes
 from p3s.networks import (
     Activation,
     Dropout,
@@ -50,6 +50,8 @@ class OffPolicy(Algorithm):
     """Widths of the hidden layers of every network."""
     learning_rate: Positive = 3e-4
     """Adam's step size."""
+    adam_momentum: Decay = 0.9
+    """Share of its running mean of gradients that Adam keeps at a step (β1)."""
     discount_factor: Share = 0.99
     """Discount factor (γ)."""
     initialization: Initialization = "fan_in"
@@ -62,8 +64,8 @@ class OffPolicy(Algorithm):
     """Width of matrix products: float32, or bfloat16 summed in float32 (faster where the hardware
     has it); everything else stays float32."""
     network: str = "auto"
-    """mlp (dense layers), conv (for images), a registered network of your own, or auto: conv for
-    images and mlp for everything else."""
+    """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms), a
+    registered network of your own, or auto: conv for images and mlp for everything else."""
 
     def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
         """One estimate from those of the value networks, (networks, ...) -> (...): the smallest.
@@ -74,7 +76,11 @@ class OffPolicy(Algorithm):
 
     def start_optimizer(self, params: Params) -> Params:
         """Adam's state before its first step."""
-        return optax.adam(self.learning_rate).init(trained(params))
+        return self._adam.init(trained(params))
+
+    @property
+    def _adam(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, self.adam_momentum)
 
     def minimize(
         self, loss_of: Loss, params: Params, state: Params
@@ -89,7 +95,7 @@ class OffPolicy(Algorithm):
 
         part = trained(params)
         (loss, (after, rest)), gradient = jax.value_and_grad(loss_of_trained, has_aux=True)(part)
-        updates, state = optax.adam(self.learning_rate).update(gradient, state)
+        updates, state = self._adam.update(gradient, state)
         return merge(optax.apply_updates(part, updates), after), state, loss, rest
 
     def init_network(self, key: jax.Array, shapes: list[Shape], output_size: int) -> Model:

@@ -79,6 +79,21 @@ def policy_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetNoise:
+    """Noise on target actions, which smooths Q over similar ones."""
+
+    target_noise: NonNegative = 0.2
+    """Standard deviation of the noise on target actions (σ~)."""
+    target_noise_clip: NonNegative = 0.5
+    """Bound of the noise on target actions (c)."""
+
+    def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """What is added to the target policy's actions."""
+        noise = self.target_noise * jax.random.normal(key, shape, jnp.float32)
+        return jnp.clip(noise, -self.target_noise_clip, self.target_noise_clip)
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeterministicPolicy(ActorCritic):
     """Base of the algorithms with such a policy."""
 
