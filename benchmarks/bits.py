@@ -45,7 +45,7 @@ def cases() -> dict[str, list[str]]:
                     f"{world} --scheme {scheme} --algorithm {algorithm} --preset {preset} {SMALL} "
                     + EARLY.get(scheme, "")
                 ).split()
-    for algorithm in ("ddpg", "sac_2018", "sql"):
+    for algorithm in ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq", "crossq_td3", "sql"):
         found[f"p3s {algorithm}"] = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL}".split()
     found["p3s sac_discrete"] = f"CartPole-v1 --algorithm sac_discrete {SMALL}".split()
     for algorithm in ("ppo", "acktr"):

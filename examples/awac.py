@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from p3s import register
-from p3s.algorithms.off_policy import OffPolicy, bootstrap, q_values, value_loss
+from p3s.algorithms.off_policy import WithTargets, bootstrap, q_values, value_loss
 from p3s.algorithms.parts.deterministic import deterministic_action, squared_distance
 from p3s.networks import train_network
 from p3s.trees import follow
@@ -22,7 +22,7 @@ from p3s.types import Learner
 
 @register
 @dataclass(frozen=True, kw_only=True)
-class AWAC(OffPolicy):
+class AWAC(WithTargets):
     """Imitate the replay's actions, the better the more."""
 
     name: ClassVar[str] = "awac"

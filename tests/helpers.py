@@ -34,7 +34,7 @@ from p3s.train import Training
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
-IN_SLOW_TESTS = ("ddpg", "sac_2018", "sql")
+IN_SLOW_TESTS = ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq_td3", "sql")
 OFF_POLICY = [
     pytest.param(name, marks=pytest.mark.slow) if name in IN_SLOW_TESTS else name
     for name, algorithm in ALGORITHMS.items()

@@ -1,15 +1,18 @@
-"""The test network with running statistics, against numpy worked from its equations."""
+"""Batch renormalization, against numpy worked from its equations."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from p3s.networks import apply_network, init_model, train_network
+from p3s.networks import apply_network, init_model, part, train_network
+from p3s.networks.batch_renorm import init_norm, normalize
 from p3s.trees import Carried, trained
-from tests.networks_for_tests import BatchRenorm, init_norm, normalize
+from tests.networks_for_tests import BatchRenorm
 
 ROWS = np.random.default_rng(0).normal(2.0, 3.0, (6, 3)).astype(np.float32)
 
@@ -31,7 +34,7 @@ class TestByHand:
     rows = jnp.array([[0.0], [4.0]])
 
     def test_first_passes_are_plain_batch_normalization(self):
-        outputs, after = normalize(norm_with([9.0], [100.0], 1), self.rows, True)
+        outputs, after = normalize(norm_with([9.0], [100.0], 1), self.rows, True, 2)
         size = 2 / np.sqrt(4.001)
         np.testing.assert_allclose(outputs[:, 0], [0.5 - 2 * size, 0.5 + 2 * size], rtol=1e-5)
         running = after["running"].value
@@ -41,7 +44,7 @@ class TestByHand:
 
     def test_then_running_statistics_correct_the_batch(self):
         """Running mean 1 and variance 1: r = √4.001 / √1.001, d = 1 / √1.001, neither clipped."""
-        outputs, after = normalize(norm_with([1.0], [1.0], 2), self.rows, True)
+        outputs, after = normalize(norm_with([1.0], [1.0], 2), self.rows, True, 2)
         r, d = np.sqrt(4.001 / 1.001), 1 / np.sqrt(1.001)
         mean, variance = 2 - d * 2 / r, 4 / r**2
         expected = 0.5 + 2 * (np.array([0.0, 4.0]) - mean) / np.sqrt(variance + 1e-3)
@@ -54,14 +57,14 @@ class TestByHand:
         ("mean", "variance", "r", "d"), [(2.0, 0.04, 3, 0), (2.0, 400.0, 1 / 3, 0), (-98, 4, 1, 5)]
     )
     def test_corrections_are_clipped(self, mean, variance, r, d):
-        outputs, _ = normalize(norm_with([mean], [variance], 2), self.rows, True)
+        outputs, _ = normalize(norm_with([mean], [variance], 2), self.rows, True, 2)
         center, square = 2 - d * 2 / r, 4 / r**2
         expected = 0.5 + 2 * (np.array([0.0, 4.0]) - center) / np.sqrt(square + 1e-3)
         np.testing.assert_allclose(outputs[:, 0], expected, rtol=1e-4)
 
     def test_evaluation_uses_the_running_statistics(self):
         norm = norm_with([1.0], [4.0], 7)
-        outputs, after = normalize(norm, self.rows, False)
+        outputs, after = normalize(norm, self.rows, False, 2)
         size = 2 / np.sqrt(4.001)
         np.testing.assert_allclose(outputs[:, 0], [0.5 - size, 0.5 + 3 * size], rtol=1e-5)
         assert jax.tree.all(jax.tree.map(np.array_equal, after, norm))
@@ -119,7 +122,7 @@ class TestNetwork:
         """The slope of a training pass, r and d held fixed, by central differences."""
         norm = norm_with([0.5, 0.5, 0.5], [2.0, 9.0, 400.0], 2)
         weight = np.random.default_rng(1).normal(size=ROWS.shape)
-        slopes = jax.grad(lambda rows: jnp.sum(weight * normalize(norm, rows, True)[0]))(ROWS)
+        slopes = jax.grad(lambda rows: jnp.sum(weight * normalize(norm, rows, True, 2)[0]))(ROWS)
         mean, variance = ROWS.mean(axis=0, dtype=float), ROWS.var(axis=0, dtype=float)
         spread = np.sqrt(np.array([2.0, 9.0, 400.0]) + 1e-3)
         r = np.clip(np.sqrt(variance + 1e-3) / spread, 1 / 3, 3)
@@ -136,6 +139,23 @@ class TestNetwork:
             step[index] = 1e-5
             slope = (held(ROWS + step) - held(ROWS - step)) / 2e-5
             assert float(slopes[index]) == pytest.approx(slope, rel=1e-3, abs=1e-4)
+
+    @pytest.mark.parametrize("passes", [0, 2])
+    def test_constant_inputs_have_finite_slopes(self, passes):
+        """A unit that is always 0, or an observation that never changes."""
+        norm = norm_with([0.5], [2.0], passes)
+        slopes = jax.grad(lambda rows: jnp.sum(normalize(norm, rows, True, 2)[0] ** 2))
+        assert np.isfinite(slopes(jnp.full((4, 1), 3.0))).all()
+
+    def test_dense_layers_that_do_the_same(self):
+        """Norms in evaluation mode are folded into the layers after them."""
+        network = replace(self.network, layer_norm=True, activation="tanh")
+        model = init_model(network, jax.random.key(0), [(2,), (1,)], 2)
+        for scale in (1.0, 2.0, 3.0):
+            _, model = train_network(model, scale * ROWS[:, :2], scale + ROWS[:, 2:])
+        found = apply_network(part(model), ROWS)
+        expected = apply_network(model, ROWS[:, :2], ROWS[:, 2:])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
     def test_what_is_trained(self):
         params = self.model().params

@@ -26,7 +26,6 @@ from p3s.networks import (
     Model,
     apply_mlp,
     apply_network,
-    dense_layers,
     init_mlp,
     part,
 )
@@ -152,7 +151,7 @@ def test_parts():
     )
     own = policy_of(TD3(hidden_sizes=(4,), network="residual")).params
     assert part(own) is None
-    assert dense_layers(own) is None
+    assert own.network.dense(own.params) is None
 
 
 def test_dueling_with_an_activation():

@@ -59,6 +59,29 @@ class TestOriginalCodes:
         assert resolve("Ant-v5", "erl", "sac_2018").scheme.initial_steps == 0
 
 
+class TestManyUpdates:
+    """REDQ and DroQ: 20 updates per environment step, from 5000 steps on."""
+
+    @pytest.mark.parametrize("algorithm", ["redq", "droq"])
+    @pytest.mark.parametrize(
+        ("scheme", "preset", "updates", "initial_steps"),
+        [("single", "paper", 20, 5000), ("single", "recommended", 20, 5000),
+         ("p3s", "paper", 20, 1250), ("p3s", "recommended", 80, 1250),
+         ("distributed", "paper", 80, 1250)],
+    )  # fmt: skip
+    def test_rhythm(self, algorithm, scheme, preset, updates, initial_steps):
+        made = resolve("Hopper-v5", scheme, algorithm, preset).scheme
+        assert (made.num_updates, made.initial_steps) == (updates, initial_steps)
+        assert resolve("Hopper-v5", scheme, algorithm, updates_per_step=1).scheme.num_updates == 1
+
+    def test_target_entropies_of_the_original_code(self):
+        """In total: Hopper -1 over 3 action dimensions, Ant -4 over 8; SAC has -1 for each."""
+        assert resolve("Hopper-v5", "single", "redq").algorithm.target_entropy * 3 == -1
+        assert resolve("Ant-v5", "single", "droq").algorithm.target_entropy * 8 == -4
+        assert resolve("Pendulum-v1", "single", "redq").algorithm.target_entropy == -1
+        assert resolve("Ant-v5", "single", "sac").algorithm.target_entropy == -1
+
+
 class TestDQNTargets:
     """They follow softly where several learners share a replay; one learner copies them."""
 
@@ -111,7 +134,7 @@ def test_appendix_i(env, d_min, initial_steps):
 class TestSmallestRadius:
     """d_min has the unit of the algorithm's distance."""
 
-    @pytest.mark.parametrize("algorithm", ["sac", "sac_2018"])
+    @pytest.mark.parametrize("algorithm", ["sac", "sac_2018", "redq", "droq", "tqc", "crossq"])
     def test_of_a_gaussian_kl(self, algorithm):
         """Normals with std 0.1 whose means are apart by ½‖.‖² = d have a KL of d / 0.1²."""
         for env, d_min in (("Hopper-v5", 5.0), ("Ant-v5", 2.0), ("Pendulum-v1", 5.0)):

@@ -16,7 +16,7 @@ import numpy as np
 
 from p3s.errors import UserError
 from p3s.experience.normalization import LARGEST, Scaling
-from p3s.networks import LAYER_NORM_EPSILON, Activation, Layers, dense_layers
+from p3s.networks import LAYER_NORM_EPSILON, Activation, Layers
 from p3s.policy import Policy
 
 OPSET = 17
@@ -47,12 +47,12 @@ def export_onnx(policy: Policy, path: Path) -> None:
     except ImportError as error:
         raise UserError("the export needs onnx: pip install 'p3s[export]'") from error
     network = policy.algorithm.noiseless_layers(policy.params, policy.spec)
-    dense = None if network is None else dense_layers(network)
-    if dense is None:
+    dense = None if network is None else network.network.dense(network.params)
+    if network is None or dense is None:
         kind = policy.algorithm.name if network is None else f"network {network.network.name}"
         raise UserError(f"this policy cannot be exported: only dense layers can, not {kind}")
     before, scaling, value = _normalizing_nodes(helper, policy.scaling)
-    nodes, constants, value = _dense_nodes(helper, *dense, value)
+    nodes, constants, value = _dense_nodes(helper, dense, network.network.activation, value)
     nodes, constants = [*before, *nodes], {**scaling, **constants}
     if policy.spec.discrete:
         constants["start"] = np.asarray(policy.about["action_start"], np.int64)

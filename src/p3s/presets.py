@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from p3s.algorithms import Algorithm
+from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
 from p3s.envs import EnvName
 from p3s.schemes import PBT
 
@@ -109,7 +110,6 @@ OTHER_D_MIN = 0.05
 # Normals with TD3's exploration noise as their std, 0.1, whose means are ½‖.‖² = d apart, have a KL
 # of d / 0.1²; SAC's target entropy means a std of 0.09 (docs/algorithms/sac.md).
 KL_PER_SQUARE = 100.0
-GAUSSIAN_ALGORITHMS = ("sac", "sac_2018")
 
 # T_initial of Appendix I times its four learners, which is also what TD3 takes alone.
 INITIAL_TOTAL_STEPS = {"Hopper": 1000, "Walker2d": 1000, "HalfCheetah": 10_000, "Ant": 10_000}
@@ -151,6 +151,25 @@ REWARD_SCALE = {
     ("sql", "Ant"): 300.0,
 }
 
+# REDQ's and DroQ's codes: updates per environment step, random steps, and target entropies per
+# action dimension (in total: Hopper -1, HalfCheetah and Walker2d -3, Ant -4, Humanoid -2).
+MANY_UPDATES = {"redq": 20, "droq": 20}
+REDQ_INITIAL_TOTAL_STEPS = 5000
+REDQ_TARGET_ENTROPY = {
+    "Hopper": -1 / 3,
+    "HalfCheetah": -0.5,
+    "Walker2d": -0.5,
+    "Ant": -0.5,
+    "Humanoid": -2 / 17,
+}
+
+# The largest quantiles that TQC's authors leave out, where it is not the field's default.
+TQC_NUM_DROPPED = {"Hopper": 5, "HalfCheetah": 0}
+
+# CrossQ's code.
+CROSSQ_INITIAL_TOTAL_STEPS = 5000
+CROSSQ_SWIMMER_DISCOUNT = 0.9999
+
 # Several learners on one replay can lose what they had after hard copies (docs/algorithms/dqn.md).
 DQN_SOFT_TARGETS = {"target_rate": 0.005, "target_period": 1}
 
@@ -177,8 +196,8 @@ def preset_fields(
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
-    unit = KL_PER_SQUARE if algorithm.name in GAUSSIAN_ALGORITHMS else 1.0
-    return {
+    unit = KL_PER_SQUARE if issubclass(algorithm, GaussianActorCritic) else 1.0
+    fields = {
         **PRESETS[preset],
         **own_code,
         **original,
@@ -187,12 +206,29 @@ def preset_fields(
         **_algorithm_fields(algorithm.name, scheme, family, num_envs),
         **by_scheme.get(scheme, {}),
     }
+    if algorithm.name in MANY_UPDATES:
+        each = fields["updates_per_step"]
+        own = num_envs if each == "N" else each
+        fields["updates_per_step"] = MANY_UPDATES[algorithm.name] * own
+    return fields
 
 
 def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -> dict[str, Any]:
     """What an algorithm wants under any preset."""
     if algorithm == "dqn":
         return DQN_SOFT_TARGETS if num_envs > 1 and scheme != "distributed" else {}
+    if algorithm in MANY_UPDATES:
+        entropy = REDQ_TARGET_ENTROPY.get(family)
+        return {
+            "initial_steps": _own_steps(REDQ_INITIAL_TOTAL_STEPS, num_envs),
+            "initialization": "xavier",
+            **({} if entropy is None else {"target_entropy": entropy}),
+        }
+    if algorithm in ("crossq", "crossq_td3"):
+        swimmer = {"discount_factor": CROSSQ_SWIMMER_DISCOUNT} if family == "Swimmer" else {}
+        return {"initial_steps": _own_steps(CROSSQ_INITIAL_TOTAL_STEPS, num_envs), **swimmer}
+    if algorithm == "tqc":
+        return {"num_dropped": TQC_NUM_DROPPED[family]} if family in TQC_NUM_DROPPED else {}
     if algorithm not in ("sac_2018", "sql"):
         return {}
     total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)

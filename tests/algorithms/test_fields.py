@@ -51,9 +51,13 @@ class TestFields:
         "num_value_actions": 8, "num_particles": 8, "num_values": 3,
         "exploration_noise_kind": "gaussian",
         "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
-        "precision": "bfloat16",
+        "precision": "bfloat16", "subset_size": 1, "policy_estimate": "mean",
+        "num_quantiles": 5, "num_dropped": 0,
     }  # fmt: skip
-    only_in_updates = ("double", "num_value_actions", "num_particles")
+    only_in_updates = (
+        "double", "num_value_actions", "num_particles", "subset_size", "policy_estimate",
+        "num_dropped",
+    )  # fmt: skip
     elsewhere = ("batch_size", "policy_period", "normalize_observations")
     """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""
 
@@ -88,10 +92,15 @@ class TestFields:
         return learner, traced.distance(learner.policy, guide, seen), action
 
     def test_none_is_dead(self, algorithm):
-        # Three updates are too few for the default period of hard targets; None is no number.
+        # Three updates are too few for the default period of hard targets; None is no number. What
+        # forms of an algorithm set is set back.
         given = {
             "target_period": 2,
             "policy_learning_rate": 1e-3,
+            "dropout": 0.1,
+            "layer_norm": False,
+            "policy_estimate": "as_targets",
+            "initialization": "fan_in",
             "exploration_noise_kind": "ornstein_uhlenbeck",
         }
         known = {field.name for field in dataclasses.fields(ALGORITHMS[algorithm])}
@@ -137,7 +146,7 @@ class TestFields:
     def test_bad_values(self, algorithm):
         for fields, message in (
             ({"discount_factor": 1.5}, "discount_factor must be between 0 and 1"),
-            ({"target_rate": -0.1}, "target_rate must be between"),
+            ({"adam_momentum": 1.0}, "adam_momentum must be at least 0 and below 1"),
             ({"learning_rate": 0.0}, "learning_rate must be above 0"),
             ({"hidden_sizes": (0,)}, "hidden_sizes must be at least 1"),
             ({"batch_size": 0}, "batch_size must be at least 1"),

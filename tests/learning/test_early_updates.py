@@ -74,6 +74,15 @@ class TestEarlyUpdates:
         assert early.counters.updates == due * (300 - 19)
         assert_same_bits(early, waiting)
 
+    def test_long_patterns_are_worked_off_in_runs(self):
+        """Nine value updates and one with a policy step: two programs, and the same bits."""
+        fields = {"updates_per_step": 10, "policy_period": 10, "steps": 300}
+        early, waiting = (finished(overlap, **fields) for overlap in (True, False))
+        assert early.counters.updates == 10 * (75 - 19)
+        patterns = set(early.updater.program._compiled.stretches)
+        assert {pattern for pattern, *_ in patterns} == {(False,) * 9, (True,)}
+        assert_same_bits(early, waiting)
+
     @pytest.mark.parametrize(
         ("scheme", "fields"),
         [

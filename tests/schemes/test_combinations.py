@@ -25,7 +25,26 @@ from tests.networks_for_tests import BatchRenorm
 SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
 NETWORKS = ("mlp", BatchRenorm.name)
+RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3")
+"""Algorithms whose methods are those of another one here: one combination of theirs is fast."""
 KEY = jax.random.key(3)
+
+
+def cases(schemes: tuple[str, ...]) -> list:
+    """Every combination, most of those of related algorithms in the slow tests."""
+    return [
+        pytest.param(
+            scheme,
+            algorithm,
+            network,
+            marks=pytest.mark.slow
+            if algorithm in RELATED and (scheme, network) != ("p3s", "mlp")
+            else [],
+        )
+        for network in NETWORKS
+        for algorithm in OFF_POLICY
+        for scheme in schemes
+    ]
 
 
 def make(scheme: str, algorithm: str, **fields) -> Scheme:
@@ -70,9 +89,7 @@ def begun():
     return begin
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("algorithm", OFF_POLICY)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("scheme", "algorithm", "network"), cases(SCHEMES))
 class TestEveryCombination:
     def test_acting_and_learning_fit(self, scheme, algorithm, network, begun):
         made, spec, state = begun(scheme, algorithm, network)
@@ -152,9 +169,7 @@ def test_perturbed_fields_are_those_that_there_are():
         make("pbt", "sac", perturbed=("exploration_noise",))
 
 
-@pytest.mark.parametrize("scheme", ["cem", "erl"])
-@pytest.mark.parametrize("algorithm", OFF_POLICY)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("scheme", "algorithm", "network"), cases(("cem", "erl")))
 def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm, network):
     fields = {"hidden_sizes": (4,), "batch_size": 7, "num_learners": 4, "network": network}
     made = resolve(None, scheme, algorithm, "paper", **fields).scheme

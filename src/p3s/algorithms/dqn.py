@@ -30,7 +30,7 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import OffPolicy, bootstrap
+from p3s.algorithms.off_policy import WithTargets, bootstrap
 from p3s.algorithms.parts.categorical import at_action, categorical_kl
 from p3s.field_types import Count, Positive, Share, Sizes
 from p3s.networks import Model, apply_network, part, train_network
@@ -91,7 +91,7 @@ def q_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DQN(OffPolicy):
+class DQN(WithTargets):
     """Deep Q-learning."""
 
     name: ClassVar[str] = "dqn"

@@ -1,6 +1,7 @@
 """What the off-policy algorithms have in common: networks, Adam, an ensemble of value networks.
 
     OffPolicy      networks, optimizers and value functions
+    WithTargets    the same with targets that follow
     ActorCritic    the same with a policy beside the values, which may have a form of its own
 
 An algorithm overrides a field where its default differs.
@@ -17,9 +18,10 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
-from p3s.field_types import Count, Positive, Share, Sizes
+from p3s.field_types import Count, Decay, Positive, Share, Sizes
 from p3s.networks import (
     Activation,
+    Dropout,
     Initialization,
     Model,
     Shape,
@@ -48,10 +50,10 @@ class OffPolicy(Algorithm):
     """Widths of the hidden layers of every network."""
     learning_rate: Positive = 3e-4
     """Adam's step size."""
+    adam_momentum: Decay = 0.9
+    """Share of its running mean of gradients that Adam keeps at a step (β1)."""
     discount_factor: Share = 0.99
     """Discount factor (γ)."""
-    target_rate: Share = 0.005
-    """How fast targets follow (τ)."""
     initialization: Initialization = "fan_in"
     """Initial weights: U(±1/√fan_in) (TD3's code), or Xavier with zero biases (authors)."""
     activation: Activation = "relu"
@@ -62,8 +64,8 @@ class OffPolicy(Algorithm):
     """Width of matrix products: float32, or bfloat16 summed in float32 (faster where the hardware
     has it); everything else stays float32."""
     network: str = "auto"
-    """mlp (dense layers), conv (for images), a registered network of your own, or auto: conv for
-    images and mlp for everything else."""
+    """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms), a
+    registered network of your own, or auto: conv for images and mlp for everything else."""
 
     def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
         """One estimate from those of the value networks, (networks, ...) -> (...): the smallest.
@@ -74,7 +76,11 @@ class OffPolicy(Algorithm):
 
     def start_optimizer(self, params: Params) -> Params:
         """Adam's state before its first step."""
-        return optax.adam(self.learning_rate).init(trained(params))
+        return self._adam.init(trained(params))
+
+    @property
+    def _adam(self) -> optax.GradientTransformation:
+        return optax.adam(self.learning_rate, self.adam_momentum)
 
     def minimize(
         self, loss_of: Loss, params: Params, state: Params
@@ -89,7 +95,7 @@ class OffPolicy(Algorithm):
 
         part = trained(params)
         (loss, (after, rest)), gradient = jax.value_and_grad(loss_of_trained, has_aux=True)(part)
-        updates, state = optax.adam(self.learning_rate).update(gradient, state)
+        updates, state = self._adam.update(gradient, state)
         return merge(optax.apply_updates(part, updates), after), state, loss, rest
 
     def init_network(self, key: jax.Array, shapes: list[Shape], output_size: int) -> Model:
@@ -106,13 +112,24 @@ class OffPolicy(Algorithm):
         )
         return init_model(network, key, shapes, output_size)
 
-    def init_q_networks(self, keys: jax.Array, spec: EnvSpec) -> Params:
-        """One Q network for each key, stacked: (s, a) in; for discrete actions s in, all a out."""
+    def init_q_networks(self, keys: jax.Array, spec: EnvSpec, outputs: int = 1) -> Params:
+        """One Q network for each key, stacked: (s, a) in; for discrete actions s in, all a out.
+
+        outputs: numbers that a network gives for an action.
+        """
         observation, action = spec.observation.shape, (spec.action_size,)
         shapes = [observation] if spec.discrete else [observation, action]
-        outputs = spec.action_size if spec.discrete else 1
-        networks = [self.init_network(key, shapes, outputs) for key in keys]
+        size = outputs * (spec.action_size if spec.discrete else 1)
+        networks = [self.init_network(key, shapes, size) for key in keys]
         return jax.tree.map(lambda *stack: jnp.stack(stack), *networks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithTargets(OffPolicy):
+    """Base of the algorithms with networks that follow the online ones."""
+
+    target_rate: Share = 0.005
+    """How fast targets follow (τ)."""
 
 
 POLICY_FIELDS = ("hidden_sizes", "activation", "learning_rate", "layer_norm")
@@ -138,28 +155,44 @@ class ActorCritic(OffPolicy):
         return replace(self, **{name: value for name, value in own.items() if value is not None})
 
 
-def q_value(value: Model, observation: jax.Array, action: jax.Array) -> jax.Array:
+def q_value(
+    value: Model, observation: jax.Array, action: jax.Array, dropout: Dropout | None = None
+) -> jax.Array:
     """Q(s, a) of one value network."""
-    return apply_network(value, observation, action)[..., 0]
+    return apply_network(value, observation, action, dropout=dropout)[..., 0]
 
 
-def _per_network(values: Params, *inputs: jax.Array) -> tuple[jax.Array, ...]:
-    """The inputs once per network, so that all first layers are one batch of products."""
+def per_network(
+    values: Params, dropout: Dropout | None, *inputs: jax.Array
+) -> tuple[tuple[jax.Array, ...], Dropout | None]:
+    """The inputs once per network, so that all first layers are one batch of products.
+
+    And a dropout for each network.
+    """
     number = len(jax.tree.leaves(values)[0])
-    return tuple(jnp.broadcast_to(part, (number, *part.shape)) for part in inputs)
+    repeated = tuple(jnp.broadcast_to(part, (number, *part.shape)) for part in inputs)
+    if dropout is None:
+        return repeated, None
+    rates = jnp.broadcast_to(dropout.rate, (number,))
+    return repeated, Dropout(rates, jax.random.split(dropout.key, number))
 
 
-def q_values(values: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
+def q_values(
+    values: Params, observation: jax.Array, action: jax.Array, dropout: Dropout | None = None
+) -> jax.Array:
     """Q_j(s, a) of stacked value networks, (networks, batch)."""
-    return jax.vmap(q_value)(values, *_per_network(values, observation, action))
+    (seen, actions), dropouts = per_network(values, dropout, observation, action)
+    return jax.vmap(q_value)(values, seen, actions, dropouts)
 
 
 def value_loss(
-    values: Params, batch: Transition, target: jax.Array
+    values: Params, batch: Transition, target: jax.Array, dropout: Dropout | None = None
 ) -> tuple[jax.Array, tuple[Params, None]]:
     """Sum over j of mean (y - Q_j(s, a))²."""
-    inputs = _per_network(values, batch.observation, batch.action)
-    outputs, after = jax.vmap(train_network)(values, *inputs)
+    inputs, dropouts = per_network(values, dropout, batch.observation, batch.action)
+    outputs, after = jax.vmap(lambda value, own, *seen: train_network(value, *seen, dropout=own))(
+        values, dropouts, *inputs
+    )
     errors = outputs[..., 0] - target
     return jnp.sum(jnp.mean(errors**2, axis=1)), (after, None)
 

@@ -22,7 +22,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import bootstrap, q_values, value_loss
+from p3s.algorithms.off_policy import WithTargets, bootstrap, q_value, q_values, value_loss
 from p3s.algorithms.parts.squashed_gaussian import (
     GaussianActorCritic,
     gaussian,
@@ -49,7 +49,7 @@ def state_value_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SAC2018(GaussianActorCritic):
+class SAC2018(GaussianActorCritic, WithTargets):
     """Soft actor-critic with a V network and a fixed temperature."""
 
     name: ClassVar[str] = "sac_2018"
@@ -100,8 +100,7 @@ class SAC2018(GaussianActorCritic):
     ) -> tuple[Learner, Metrics]:
         loss_of = partial(
             policy_loss,
-            values=pick(learner.value["q"], slice(1)),
-            combine=partial(self.combine, key=jax.random.fold_in(key, 1)),
+            estimate=partial(q_value, pick(learner.value["q"], 0)),
             observation=batch.observation,
             noise=jax.random.normal(key, batch.action.shape, jnp.float32),
             temperature=self.temperature,

@@ -106,7 +106,7 @@ class SACDiscrete(SoftActorCritic):
         return bootstrap(batch, self.discount_factor, next_value)
 
     def value_loss(
-        self, values: Params, batch: Transition, target: jax.Array
+        self, values: Params, batch: Transition, target: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, tuple[Params, None]]:
         return value_loss(values, batch, target)
 

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
-from p3s.algorithms.off_policy import ActorCritic, bootstrap, q_value
+from p3s.algorithms.off_policy import ActorCritic, WithTargets, bootstrap, q_value
 from p3s.field_types import Count, Positive, Share, Sizes
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.trees import follow_every
@@ -160,7 +160,7 @@ def _batch_shape(policy: Model, observation: jax.Array) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SQL(ActorCritic):
+class SQL(ActorCritic, WithTargets):
     """Soft Q-learning with a sampler for a policy."""
 
     name: ClassVar[str] = "sql"

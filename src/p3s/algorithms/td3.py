@@ -15,24 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
-
-from p3s.algorithms.parts.deterministic import DeterministicActorCritic
-from p3s.field_types import NonNegative
+from p3s.algorithms.parts.deterministic import DeterministicActorCritic, TargetNoise
 
 
 @dataclass(frozen=True, kw_only=True)
-class TD3(DeterministicActorCritic):
+class TD3(TargetNoise, DeterministicActorCritic):
     """Twin delayed deep deterministic policy gradient."""
 
     name: ClassVar[str] = "td3"
-
-    target_noise: NonNegative = 0.2
-    """Standard deviation of the noise on target actions (σ~)."""
-    target_noise_clip: NonNegative = 0.5
-    """Bound of the noise on target actions (c)."""
-
-    def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        noise = self.target_noise * jax.random.normal(key, shape, jnp.float32)
-        return jnp.clip(noise, -self.target_noise_clip, self.target_noise_clip)

@@ -13,6 +13,7 @@ changing any result; `overlap=False` does without them:
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 import jax
@@ -31,6 +32,9 @@ from p3s.types import EnvSpec
 
 BACKLOG_STRETCH = 16
 """Updates of a backlog that are compiled as one call; a callback may stop the run in between."""
+LONGEST_UNIT = 8
+"""The updates of a pattern's unit are compiled one by one: a longer unit takes minutes, and is
+worked off in runs of equal updates instead."""
 
 
 class Updater:
@@ -86,9 +90,7 @@ class Updater:
 
     def run_ahead(self, due: int, coming: int) -> None:
         """Begin the updates due after this step, unless they need one of the coming transitions."""
-        self._done_early = 0
-        if self._overlap and due and self._learn(due, coming):
-            self._done_early = due
+        self._done_early = self._learn_all(due, coming) if self._overlap else 0
 
     def update(self, due: int, observations: np.ndarray) -> None:
         """The updates due after a step that were not done early.
@@ -102,7 +104,7 @@ class Updater:
         # On several devices a program waits for the one before it, even if it needs none of it.
         if self._overlap and self._normalizer.scaling is None and not any(self._pattern(left)):
             ahead = self._actions(observations, self._counters.time_step + 1)
-        self._learn(left)
+        self._learn_all(left)
         if ahead is not None:
             self._acted_ahead = (self.state, ahead)
 
@@ -132,6 +134,19 @@ class Updater:
             self.scheme.with_policy(first + index, done + index, self._counters.backlog)
             for index in range(count)
         )
+
+    def _learn_all(self, due: int, coming: int = 0) -> int:
+        """The updates due, up to the first that needs a coming transition; how many were done."""
+        pattern = self._pattern(due)
+        stretches = [due] if due else []
+        if due and len(repeated_unit(pattern)) > LONGEST_UNIT:
+            stretches = [len(list(run)) for _, run in groupby(pattern)]
+        done = 0
+        for count in stretches:
+            if not self._learn(count, coming):
+                break
+            done += count
+        return done
 
     def _learn(self, count: int, coming: int = 0) -> bool:
         """So many updates as one compiled call, unless they need one of the coming transitions."""

@@ -1,4 +1,4 @@
-"""A deterministic policy with Q functions behind it: what TD3 and DDPG share.
+"""A deterministic policy with Q functions behind it: what TD3, DDPG and CrossQ-TD3 share.
 
 value step    y = r + discount * gamma * min_j Q'_j(s', clip(pi'(s') + noise, -1, 1))
               minimize sum_j mean (y - Q_j(s, a))²
@@ -9,6 +9,9 @@ exploration   a = clip(pi(s) + x, -1, 1),  x = sigma * noise, or an Ornstein-Uhl
 An Ornstein-Uhlenbeck process is usually a state, x_t = (1 - theta) x_{t-1} + sigma noise_t, which
 is set to zero at a reset. Here it is a sum over the noises of the last steps, drawn again from the
 keys of those steps. So acting needs no state, and the process goes on over a reset.
+
+    DeterministicPolicy        acting, the policy step, the distance; `crossq_td3` has it alone
+    DeterministicActorCritic   with targets: `td3`, `ddpg`
 """
 
 from __future__ import annotations
@@ -20,7 +23,14 @@ from typing import Annotated, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import ActorCritic, bootstrap, q_value, q_values, value_loss
+from p3s.algorithms.off_policy import (
+    ActorCritic,
+    WithTargets,
+    bootstrap,
+    q_value,
+    q_values,
+    value_loss,
+)
 from p3s.field_types import Bounds, Count, NonNegative, Positive, Sizes
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
@@ -69,8 +79,23 @@ def policy_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeterministicActorCritic(ActorCritic):
-    """Base of TD3 and DDPG, which differ in the number of Q functions and in target noise."""
+class TargetNoise:
+    """Noise on target actions, which smooths Q over similar ones."""
+
+    target_noise: NonNegative = 0.2
+    """Standard deviation of the noise on target actions (σ~)."""
+    target_noise_clip: NonNegative = 0.5
+    """Bound of the noise on target actions (c)."""
+
+    def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """What is added to the target policy's actions."""
+        noise = self.target_noise * jax.random.normal(key, shape, jnp.float32)
+        return jnp.clip(noise, -self.target_noise_clip, self.target_noise_clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicPolicy(ActorCritic):
+    """Base of the algorithms with such a policy."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 
@@ -88,18 +113,14 @@ class DeterministicActorCritic(ActorCritic):
     """Share of an Ornstein-Uhlenbeck process that is lost at every step (θ)."""
     distance_reduction: Literal["sum", "mean"] = "sum"
     """D between policies: ½ sum (paper) or ½ mean (authors) of squares over action dimensions."""
-    targets_start: Literal["online", "independent"] = "online"
-    """Target networks start as copies of the online ones (paper) or at random (authors)."""
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
-        online_key, target_key = jax.random.split(key)
-        policy, value = self._init_networks(online_key, spec)
-        independent = self.targets_start == "independent"
-        targets = self._init_networks(target_key, spec) if independent else (policy, value)
+        policy, value = self.init_networks(key, spec)
         optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
-        return Learner(policy, value, {"policy": targets[0], "value": targets[1]}, optimizers, {})
+        return Learner(policy, value, {}, optimizers, {})
 
-    def _init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
+    def init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
+        """A policy and its Q networks."""
         keys = jax.random.split(key, 1 + self.num_values)
         shapes = [spec.observation.shape]
         policy = self.for_policy.init_network(keys[0], shapes, spec.action_size)
@@ -137,24 +158,6 @@ class DeterministicActorCritic(ActorCritic):
         noises = jax.vmap(draw)(jnp.concatenate([key[None], past_keys]))
         return jnp.tensordot(kept ** jnp.arange(len(noises), dtype=jnp.float32), noises, 1)
 
-    def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        """What is added to the target policy's actions."""
-        raise NotImplementedError
-
-    def value_step(
-        self, learner: Learner, batch: Transition, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        noise = self.draw_target_noise(key, batch.action.shape)
-        values = target_values(learner.targets["policy"], learner.targets["value"], batch, noise)
-        target = bootstrap(
-            batch, self.discount_factor, self.combine(values, jax.random.fold_in(key, 1))
-        )
-        loss_of = partial(value_loss, batch=batch, target=target)
-        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
-        optimizers = {**learner.optimizers, "value": state}
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
-        return learner._replace(value=value, optimizers=optimizers), metrics
-
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
@@ -173,13 +176,6 @@ class DeterministicActorCritic(ActorCritic):
         learner = learner._replace(policy=policy, optimizers=optimizers)
         return self.follow_targets(learner), {"policy_loss": loss, "guide_distance": distance}
 
-    def follow_targets(self, learner: Learner) -> Learner:
-        targets = {
-            "policy": follow(learner.targets["policy"], learner.policy, self.target_rate),
-            "value": follow(learner.targets["value"], learner.value, self.target_rate),
-        }
-        return learner._replace(targets=targets)
-
     def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         return squared_distance(
             deterministic_action(policy, observation),
@@ -194,3 +190,44 @@ class DeterministicActorCritic(ActorCritic):
 
     def noiseless_layers(self, policy: Params, spec: EnvSpec) -> Model | None:
         return policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeterministicActorCritic(DeterministicPolicy, WithTargets):
+    """Base of TD3 and DDPG, which differ in the number of Q functions and in target noise."""
+
+    targets_start: Literal["online", "independent"] = "online"
+    """Target networks start as copies of the online ones (paper) or at random (authors)."""
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
+        online_key, target_key = jax.random.split(key)
+        learner = super().init(online_key, spec)
+        policy, value = learner.policy, learner.value
+        if self.targets_start == "independent":
+            policy, value = self.init_networks(target_key, spec)
+        return learner._replace(targets={"policy": policy, "value": value})
+
+    def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        """What is added to the target policy's actions."""
+        raise NotImplementedError
+
+    def value_step(
+        self, learner: Learner, batch: Transition, key: jax.Array
+    ) -> tuple[Learner, Metrics]:
+        noise = self.draw_target_noise(key, batch.action.shape)
+        values = target_values(learner.targets["policy"], learner.targets["value"], batch, noise)
+        target = bootstrap(
+            batch, self.discount_factor, self.combine(values, jax.random.fold_in(key, 1))
+        )
+        loss_of = partial(value_loss, batch=batch, target=target)
+        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        optimizers = {**learner.optimizers, "value": state}
+        metrics = {"value_loss": loss, "target_mean": target.mean()}
+        return learner._replace(value=value, optimizers=optimizers), metrics
+
+    def follow_targets(self, learner: Learner) -> Learner:
+        targets = {
+            "policy": follow(learner.targets["policy"], learner.policy, self.target_rate),
+            "value": follow(learner.targets["value"], learner.value, self.target_rate),
+        }
+        return learner._replace(targets=targets)

@@ -1,8 +1,11 @@
-"""What `sac` and `sac_discrete` share: two Qs, targets that follow, and a learned temperature.
+"""What all forms of soft actor-critic share: Qs, a stochastic policy, a learned temperature.
 
     value step    minimize sum_j ½ mean (y - Q_j(s, a))²;  targets <- (1 - tau) targets + tau online
     policy step   minimize the soft policy loss + weight * KL(pi ‖ guide)
                   minimize log alpha * (entropy of pi - target entropy)
+
+    LearnedTemperature   the policy step; `crossq` has it without targets
+    SoftActorCritic      with targets: `sac` and its forms, `tqc`, `sac_discrete`
 
 alpha grows while the policy is less random than its target entropy and shrinks otherwise (Haarnoja
 et al. 2018b, Section 5). Differs from the text in one respect that has become common: the loss is
@@ -18,15 +21,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from p3s.algorithms.off_policy import ActorCritic, Loss
+from p3s.algorithms.off_policy import ActorCritic, Loss, WithTargets
 from p3s.field_types import Count, Positive
 from p3s.trees import follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftActorCritic(ActorCritic):
-    """Base of both soft actor-critics, which differ in how a policy is a distribution."""
+class LearnedTemperature(ActorCritic):
+    """Base of all soft actor-critics but the first, which differ in how Q is learned."""
 
     num_values: Count = 2
     """Value networks; the smallest estimate counts, for targets and policy."""
@@ -35,16 +38,6 @@ class SoftActorCritic(ActorCritic):
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """A network whose outputs are a distribution over actions."""
-        raise NotImplementedError
-
-    def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
-        """y of a minibatch."""
-        raise NotImplementedError
-
-    def value_loss(
-        self, values: Params, batch: Transition, target: jax.Array
-    ) -> tuple[jax.Array, tuple[Params, None]]:
-        """Sum over j of ½ mean (y - Q_j(s, a))²."""
         raise NotImplementedError
 
     def policy_loss(
@@ -64,7 +57,7 @@ class SoftActorCritic(ActorCritic):
         return Learner(
             policy=policy,
             value=value,
-            targets={"value": value},
+            targets={},
             optimizers={
                 "policy": self.start_optimizer(policy),
                 "value": self.start_optimizer(value),
@@ -72,19 +65,6 @@ class SoftActorCritic(ActorCritic):
             },
             extra={"log_temperature": log_temperature},
         )
-
-    def value_step(
-        self, learner: Learner, batch: Transition, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        target = self.soft_target(learner, batch, key)
-        loss_of = partial(self.value_loss, batch=batch, target=target)
-        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
-        learner = learner._replace(
-            value=value,
-            targets={"value": follow(learner.targets["value"], value, self.target_rate)},
-            optimizers={**learner.optimizers, "value": state},
-        )
-        return learner, {"value_loss": loss, "target_mean": target.mean()}
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
@@ -115,6 +95,38 @@ class SoftActorCritic(ActorCritic):
             gradient, learner.optimizers["temperature"]
         )
         return optax.apply_updates(learner.extra["log_temperature"], updates), state
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftActorCritic(LearnedTemperature, WithTargets):
+    """Base of the soft actor-critics with targets of their Qs."""
+
+    def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
+        """y of a minibatch."""
+        raise NotImplementedError
+
+    def value_loss(
+        self, values: Params, batch: Transition, target: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, tuple[Params, None]]:
+        """Sum over j of ½ mean (y - Q_j(s, a))²; key: for networks with dropout."""
+        raise NotImplementedError
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
+        learner = super().init(key, spec)
+        return learner._replace(targets={"value": learner.value})
+
+    def value_step(
+        self, learner: Learner, batch: Transition, key: jax.Array
+    ) -> tuple[Learner, Metrics]:
+        target = self.soft_target(learner, batch, key)
+        loss_of = partial(self.value_loss, batch=batch, target=target, key=key)
+        value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        learner = learner._replace(
+            value=value,
+            targets={"value": follow(learner.targets["value"], value, self.target_rate)},
+            optimizers={**learner.optimizers, "value": state},
+        )
+        return learner, {"value_loss": loss, "target_mean": target.mean()}
 
 
 def temperature(learner: Learner) -> jax.Array:

@@ -1,4 +1,4 @@
-"""A Gaussian policy squashed into [-1, 1] by tanh: what both forms of SAC share.
+"""A Gaussian policy squashed into [-1, 1] by tanh: what the forms of SAC share.
 
     u = mean(s) + std(s) * noise,  a = tanh(u)
     log pi(a|s) = log N(u; mean, std²) - sum log(1 - tanh²(u))
@@ -70,22 +70,21 @@ def gaussian_kl(ours: Gaussian, other: Gaussian) -> jax.Array:
 
 def policy_loss(
     policy: Model,
-    values: Params,
-    combine: Callable[[jax.Array], jax.Array],
+    estimate: Callable[[jax.Array, jax.Array], jax.Array],
     observation: jax.Array,
     noise: jax.Array,
     temperature: jax.Array | float,
     guide: Gaussian,
     weight: jax.Array,
 ) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
-    """mean(alpha log pi(a|s) - min_j Q_j(s, a) + weight KL), with mean entropy and mean KL.
+    """mean(alpha log pi(a|s) - Q(s, a) + weight KL), with mean entropy and mean KL.
 
-    combine: one estimate from those of the value networks, the smallest in SAC.
+    estimate: Q(s, a) from the value networks, the smallest in SAC.
     """
     outputs, after = train_network(policy, observation)
     ours = gaussian_of(outputs)
     action, log_density = squashed_sample(ours, noise)
-    value = combine(q_values(values, observation, action))
+    value = estimate(observation, action)
     distance = gaussian_kl(ours, guide).mean()
     loss = jnp.mean(temperature * log_density - value) + weight * distance
     return loss, (after, (-log_density.mean(), distance))
@@ -93,7 +92,7 @@ def policy_loss(
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianActorCritic(ActorCritic):
-    """Base of both forms of SAC."""
+    """Base of the algorithms with such a policy."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
 

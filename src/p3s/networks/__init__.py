@@ -1,0 +1,92 @@
+"""Networks as pure functions over parameters.
+
+A `Model` pairs parameters with the network they belong to. It is a pytree whose leaves are the
+parameters, so a stack, a copy or a target of a model is a model, and no loss has to be told which
+network it differentiates.
+
+    apply_network(model, *inputs)   -> outputs             evaluation mode
+    train_network(model, *inputs)   -> outputs, model      training mode: the model's carried leaves
+                                                           (running statistics) have moved on
+
+A network of your own, registered with `p3s.register`:
+
+    @register
+    @dataclass(frozen=True, kw_only=True)
+    class Mine(Network):
+        name: ClassVar[str] = "mine"
+        def init(self, key, shapes, output_size): ...       -> a pytree of arrays
+        def apply(self, params, *inputs, train): ...        -> outputs, params
+
+Inputs come separately: an observation, or an observation and an action. Images are uint8,
+(..., height, width, channels); networks scale them.
+"""
+
+from __future__ import annotations
+
+from p3s.errors import UserError
+from p3s.networks.batch_renorm import BatchRenorm
+from p3s.networks.conv import NATURE_ENCODER, Conv, image_patches, num_places
+from p3s.networks.layers import (
+    ACTIVATIONS,
+    LAYER_NORM_EPSILON,
+    Activation,
+    Dropout,
+    Initialization,
+    Layers,
+    Shape,
+    apply_mlp,
+    features,
+    init_mlp,
+    layer_normalize,
+    scaled_image,
+)
+from p3s.networks.models import (
+    MLP,
+    Model,
+    Network,
+    apply_network,
+    init_model,
+    part,
+    train_network,
+)
+
+__all__ = [
+    "ACTIVATIONS",
+    "LAYER_NORM_EPSILON",
+    "MLP",
+    "NATURE_ENCODER",
+    "NETWORKS",
+    "Activation",
+    "BatchRenorm",
+    "Conv",
+    "Dropout",
+    "Initialization",
+    "Layers",
+    "Model",
+    "Network",
+    "Shape",
+    "apply_mlp",
+    "apply_network",
+    "features",
+    "image_patches",
+    "init_mlp",
+    "init_model",
+    "layer_normalize",
+    "network_named",
+    "num_places",
+    "part",
+    "scaled_image",
+    "train_network",
+]
+
+NETWORKS: dict[str, type[Network]] = {network.name: network for network in (MLP, Conv, BatchRenorm)}
+
+
+def network_named(name: str) -> type[Network]:
+    """The network registered by this name."""
+    if name not in NETWORKS:
+        raise UserError(
+            f"network {name!r} is not known: import the module that registers it "
+            f"(known: {', '.join(sorted(NETWORKS))})"
+        )
+    return NETWORKS[name]

@@ -1,0 +1,140 @@
+"""Networks, and models: a network with its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import ClassVar
+
+import jax
+
+from p3s.errors import UserError
+from p3s.networks.layers import (
+    Activation,
+    Dropout,
+    Initialization,
+    Layers,
+    Shape,
+    apply_mlp,
+    features,
+    init_mlp,
+)
+from p3s.products import Precision
+from p3s.types import Params
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """Base of all networks; the fields are those of the algorithm that uses it."""
+
+    name: ClassVar[str]
+    has_dropout: ClassVar[bool] = False
+    """Whether `apply` takes `dropout` too: a `Dropout`, or None."""
+
+    hidden_sizes: tuple[int, ...]
+    activation: Activation
+    layer_norm: bool
+    initialization: Initialization
+    precision: Precision = "float32"
+
+    def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
+        """Random parameters for inputs of the given shapes."""
+        raise NotImplementedError
+
+    def apply(self, params: Params, *inputs: jax.Array, train: bool) -> tuple[jax.Array, Params]:
+        """Outputs for one input or a batch, and the parameters with their carried leaves after it.
+
+        A network without carried leaves returns its parameters as they are.
+        """
+        raise NotImplementedError
+
+    def dense(self, params: Params) -> Layers | None:
+        """In evaluation mode: dense layers with `activation` between them that do the same.
+
+        None if there are none; then the export cannot write this network.
+        """
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLP(Network):
+    """Dense layers with the activation between them."""
+
+    name: ClassVar[str] = "mlp"
+    has_dropout: ClassVar[bool] = True
+
+    def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Layers:
+        sizes = [prod(shape) for shape in shapes]
+        return init_mlp(
+            key, sizes, self.hidden_sizes, output_size, self.initialization, self.layer_norm
+        )
+
+    def apply(
+        self, params: Layers, *inputs: jax.Array, train: bool, dropout: Dropout | None = None
+    ) -> tuple[jax.Array, Layers]:
+        joined = features(*inputs)
+        return apply_mlp(params, joined, self.activation, self.precision, dropout), params
+
+    def dense(self, params: Layers) -> Layers:
+        return params
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Model:
+    """Parameters, the network they belong to, and the shapes of its inputs."""
+
+    params: Params
+    network: Network = field(metadata={"static": True})
+    shapes: tuple[Shape, ...] = field(metadata={"static": True})
+
+
+def init_model(
+    network: Network, key: jax.Array, shapes: Sequence[Shape], output_size: int
+) -> Model:
+    """A model with random parameters."""
+    return Model(network.init(key, shapes, output_size), network, tuple(shapes))
+
+
+def apply_network(model: Model, *inputs: jax.Array, dropout: Dropout | None = None) -> jax.Array:
+    """Outputs of the model in evaluation mode."""
+    options = _dropout_option(model.network, dropout)
+    return model.network.apply(model.params, *inputs, train=False, **options)[0]
+
+
+def train_network(
+    model: Model, *inputs: jax.Array, dropout: Dropout | None = None
+) -> tuple[jax.Array, Model]:
+    """Outputs of the model in training mode, and the model with its carried leaves after it."""
+    options = _dropout_option(model.network, dropout)
+    outputs, params = model.network.apply(model.params, *inputs, train=True, **options)
+    return outputs, replace(model, params=params)
+
+
+def _dropout_option(network: Network, dropout: Dropout | None) -> dict[str, Dropout]:
+    """What `apply` is told of dropout; networks without it need not know the word."""
+    if dropout is None:
+        return {}
+    if not network.has_dropout:
+        raise UserError(f"network {network.name} has no dropout: leave --dropout out")
+    return {"dropout": dropout}
+
+
+def part(model: Model, inputs: slice = slice(None), outputs: slice = slice(None)) -> Model | None:
+    """Dense layers with these inputs and outputs only; None for a network that has none."""
+    dense = model.network.dense(model.params)
+    if dense is None:
+        return None
+    layers = [dict(layer) for layer in dense]
+    layers[0]["weight"] = layers[0]["weight"][..., inputs, :]
+    for name in ("weight", "bias"):
+        layers[-1][name] = layers[-1][name][..., outputs]
+    network = MLP(
+        hidden_sizes=model.network.hidden_sizes,
+        activation=model.network.activation,
+        layer_norm=model.network.layer_norm,
+        initialization=model.network.initialization,
+        precision=model.network.precision,
+    )
+    return Model(layers, network, ((layers[0]["weight"].shape[-2],),))
