@@ -14,7 +14,7 @@ CORE := $(VENV)/.core$(PINNED)
 DEV := $(VENV)/.dev$(PINNED)
 DOCS := $(VENV)/.docs$(PINNED)
 
-.PHONY: help install demo schemes test test-slow lint format docs wheel bench clean
+.PHONY: help install demo schemes test test-slow campaign lint format docs wheel bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test: $(DEV)  ## the fast tests, in parallel
 
 test-slow: $(DEV)  ## trainings that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 3600
+
+campaign: $(DEV)  ## faults and bad input on purpose, about an hour; prints what was lost
+	$(BIN)/python -m campaign
 
 lint: $(DEV)  ## ruff and pyright
 	$(BIN)/ruff check .
