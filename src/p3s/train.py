@@ -192,7 +192,7 @@ class Training:
         """Continue from a snapshot; the replay's rows are already in place."""
         for name, part in self.parts.items():
             part.resume(snapshot.get(name, {}))
-        if not self.environments.exact_resume:
+        if not self.environments.continued:
             self.experience.cut()
 
     def checkpoint(self) -> None:

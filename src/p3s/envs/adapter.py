@@ -57,6 +57,8 @@ class Adapter(gymnasium.Wrapper):
                 f"actions of {describe(env)} are {type(env.action_space).__name__}: "
                 "only Box and Discrete actions can be learned"
             )
+        else:
+            self.action_space = spaces.Discrete(int(env.action_space.n))
 
     @property
     def env_spec(self) -> EnvSpec:

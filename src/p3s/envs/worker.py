@@ -55,10 +55,10 @@ class Held:
         """Arrays from which `resume` continues."""
         return self._copies.snapshot()
 
-    def resume(self, values: dict[str, Any]) -> np.ndarray:
-        """Continue from a snapshot."""
+    def resume(self, values: dict[str, Any]) -> tuple[np.ndarray, bool]:
+        """Continue from a snapshot; observations, and whether every episode goes on."""
         self._copies.resume(values)
-        return self._copies.observations
+        return self._copies.observations, self._copies.continued
 
     def close(self) -> None:
         """Close the copies."""

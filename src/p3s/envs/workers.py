@@ -89,6 +89,7 @@ class WorkerCopies:
         orders = [pickled((make, end - first, seed, first)) for first, end in self._parts]
         self.workers: list[WorkerProcess] = []
         self._unanswered = False
+        self.continued = True
         try:
             for order in orders:
                 self.workers.append(WorkerProcess(MODULE, order))
@@ -172,8 +173,9 @@ class WorkerCopies:
                 if state_name(first + index) in values:
                     part[state_name(index)] = values[state_name(first + index)]
             parts.append(part)
-        self._collect_observations(self._ask_all("resume", parts))
-        self.exact_resume = self.exact_resume and state_name(0) in values
+        resumed = self._ask_all("resume", parts)
+        self._collect_observations([observations for observations, _ in resumed])
+        self.continued = all(continued for _, continued in resumed)
 
     def _collect_observations(self, parts: list[np.ndarray]) -> None:
         self.observations = np.concatenate(parts)
