@@ -25,7 +25,7 @@ import jax
 
 from p3s import chief
 from p3s.config import Config, check_environment
-from p3s.envs import Adapter, seeing
+from p3s.envs import Adapter, expecting, seeing
 from p3s.envs.workers import make_copies
 from p3s.errors import TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator
@@ -48,16 +48,20 @@ class Training:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        self.make = make = seeing(make, config.algorithm.observations_seen)
+        make = seeing(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
         self.spec, self.about_actions = example.env_spec, example.about_actions()
         example.close()
+        self.make = make = expecting(make, self.spec)
         seed, count = self.options.seed, self.scheme.num_envs
         normalized = config.algorithm.normalize_observations
         self.normalizer = RunningMoments(self.spec) if normalized else Unnormalized()
         self.experience = make_experience(config, self.spec, self.normalizer)
-        self.environments = make_copies(make, count, seed, self.options.env_workers)
+        self.environments = make_copies(
+            make, count, seed, self.options.env_workers, self.options.env_restarts,
+            self.options.env_step_limit,
+        )  # fmt: skip
         self.rhythm = self.scheme.rhythm()
         self.returns = RecentReturns(count, self.scheme.num_recent)
         self.counters = Counters()
@@ -107,6 +111,10 @@ class Training:
         started = time.perf_counter()
         transitions, episodes = environments.step(actions, active)
         self.stepping_seconds += time.perf_counter() - started
+        if environments.lost:
+            self.experience.cut()
+            self.updater.metrics.add_lost(environments.lost)
+            environments.lost = []
         self.experience.add(transitions, ended=bool(episodes))
         counters.total_steps += len(active)
         for episode in episodes:

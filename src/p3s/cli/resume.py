@@ -25,6 +25,10 @@ class Options:
     env_workers: int | None = None
     """Processes that the environment copies are spread over, this time; results do not depend on
     it."""
+    env_restarts: int | None = None
+    """How many processes with environments may be replaced, this time."""
+    env_step_limit: float | None = None
+    """Seconds that a step of one environment copy may take, this time."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -39,6 +43,8 @@ def run(options: Options) -> int:
         options.steps,
         evaluation_workers=options.evaluation_workers,
         env_workers=options.env_workers,
+        env_restarts=options.env_restarts,
+        env_step_limit=options.env_step_limit,
     )
     for note in notes:
         print(note)

@@ -18,6 +18,8 @@ from p3s.envs.state import capture, restore, uncaptured
 from p3s.errors import TrainingStopped, environment_error, note
 from p3s.types import EnvSpec, Episode, Transition
 
+LARGEST = float(np.finfo(np.float32).max)
+"""What learners can be told; a larger reward would be infinite to them."""
 PER_COPY = ("observations", "totals", "lengths", "num_episodes")
 """Arrays of a snapshot with an entry for each copy."""
 
@@ -46,6 +48,8 @@ class Environments(Protocol):
     """Whether a snapshot holds the episodes in progress."""
     continued: bool
     """Whether the last resume went on with every episode."""
+    lost: list[int]
+    """Whose episodes broke off without an end; who takes note of them empties it."""
 
     def start(self) -> None:
         """Begin the first episode in every copy."""
@@ -87,6 +91,7 @@ class LocalCopies:
         self.num_episodes = np.zeros(num_copies, np.int64)
         self._left_out = uncaptured(make, keys.integer(seed, "probe"))
         self.exact_resume, self.continued = self._left_out is not None, True
+        self.lost: list[int] = []
         self._said = False
 
     def start(self) -> None:
@@ -199,8 +204,8 @@ class LocalCopies:
             env.close()
 
     def _check_finite(self, what: str, values: np.ndarray) -> None:
-        """Stop if one of the stacked values is not finite, and say whose."""
-        finite = np.isfinite(values)
+        """Stop if one of the stacked values is not finite as a float32, and say whose."""
+        finite = np.abs(values) <= LARGEST
         if not finite.all():
             index = int(np.argwhere(~finite)[0][0])
             raise TrainingStopped(f"the {what.format(self._first + index)} is {values[index]}")

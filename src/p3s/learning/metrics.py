@@ -22,6 +22,7 @@ class MetricsWindow:
         self.sums: dict[str, np.ndarray] = {}
         self.counts: dict[str, int] = {}
         self.episodes: list[list[Any]] = []
+        self.lost: list[int] = []
 
     def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
         """Count one update's metrics, (metrics, learners); stop the run if one is not finite."""
@@ -38,6 +39,10 @@ class MetricsWindow:
         """Note a finished training episode."""
         self.episodes.append(list(episode))
 
+    def add_lost(self, learners: list[int]) -> None:
+        """Note training episodes that broke off without an end."""
+        self.lost += learners
+
     def means(self) -> dict[str, list[float]]:
         """Each metric's mean since the last row, for each learner."""
         return {name: (total / self.counts[name]).tolist() for name, total in self.sums.items()}
@@ -53,6 +58,7 @@ class MetricsWindow:
             "recent_returns": recent_returns,
             "episodes": self.episodes,
             "learners": self.means(),
+            **({"lost_episodes": self.lost} if self.lost else {}),
         }
         self.clear()
         return row
@@ -60,9 +66,10 @@ class MetricsWindow:
     def snapshot(self) -> dict[str, Any]:
         """Values from which `resume` continues."""
         sums = {name: total.tolist() for name, total in self.sums.items()}
-        return {"sums": sums, "counts": self.counts, "episodes": self.episodes}
+        return {"sums": sums, "counts": self.counts, "episodes": self.episodes, "lost": self.lost}
 
     def resume(self, values: dict[str, Any]) -> None:
         """Continue from a snapshot."""
         self.sums = {name: np.asarray(total) for name, total in values["sums"].items()}
         self.counts, self.episodes = dict(values["counts"]), list(values["episodes"])
+        self.lost = list(values.get("lost", ()))

@@ -62,16 +62,18 @@ def begin(
 
 
 def reopen(
-    path: Path, steps: int | None = None, **workers: int | None
+    path: Path, steps: int | None = None, **workers: float | None
 ) -> tuple[Training, list[str]]:
     """A run at its newest intact checkpoint, ready to continue; and what to tell the user.
 
-    workers: env_workers and evaluation_workers from now on; None for what the run has.
+    workers: options of worker processes from now on; None for what the run has.
     """
     record = read_config(path)
     config = _config(record, path)
     given = {"steps": steps, **workers}
     changed = {name: value for name, value in given.items() if value is not None}
+    if workers.get("env_workers") == 0:  # then nobody can be replaced
+        changed = {"env_restarts": 0, "env_step_limit": None, **changed}
     if changed:
         options = dataclasses.replace(config.options, **changed)
         config = dataclasses.replace(config, options=options)
