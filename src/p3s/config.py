@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
 from p3s.products import has_half_width_products
 from p3s.schemes import SCHEMES, Scheme, scheme_name
+from p3s.schemes.base import StepScheme
 
 RENAMED = {
     "discount": "discount_factor",
@@ -71,6 +72,9 @@ class RunOptions:
     devices: Count | None = None
     """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
     default as many as pay. The last bits of results depend on it."""
+    on_divergence: Literal["stop", "replace"] = "stop"
+    """What follows when parameters of a learner are not finite any more: the run stops, or a
+    perturbed copy of the best of the others takes its place."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000
@@ -111,6 +115,9 @@ class Config:
         problem = self.options.problem() or self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
+        side_by_side = isinstance(self.scheme, StepScheme) and self.scheme.num_trained > 1
+        if self.options.on_divergence == "replace" and not side_by_side:
+            problem = "on_divergence replace needs several learners that learn side by side"
         parts, learners = self.options.devices or 1, self.scheme.num_trained
         if learners % parts:
             known = ", ".join(str(n) for n in range(1, learners + 1) if learners % n == 0)

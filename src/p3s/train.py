@@ -33,6 +33,8 @@ from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Unnormalized
 from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
+from p3s.learning.divergence import DivergenceGuard
+from p3s.learning.health import Health
 from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
 from p3s.runs.best_policy import BestPolicy
@@ -69,6 +71,9 @@ class Training:
             self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap,
             self.options.devices,
         )  # fmt: skip
+        replaces = self.options.on_divergence == "replace"
+        self.divergence = DivergenceGuard(self.updater, self.returns, self.counters, seed, replaces)
+        self.health = Health(self.scheme, self.spec, self.experience)
         self.evaluations = EvaluationQueue(
             Evaluator(make, config.algorithm, seed, self.options.evaluation_workers)
         )
@@ -106,6 +111,8 @@ class Training:
         active = self.rhythm.active(until - counters.total_steps)
         self.normalizer.see(environments.observations[active])
         actions = self.updater.actions(environments.observations)
+        actions, replaced = self.divergence.sound_actions(actions, environments.observations)
+        self._append("lineage", replaced)
         self.updater.run_ahead(self.rhythm.updates_after(counters.time_step), len(active))
         actions = jax.device_get(actions)
         started = time.perf_counter()
@@ -126,8 +133,10 @@ class Training:
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)
         if due.review:
+            self._append("lineage", self.divergence.check())
             self.last_review = self.updater.review(self.returns)
-            self.folder.append("lineage", self.last_review)
+            self._append("lineage", [self.last_review])
+            self.health.see_review(self.last_review)
 
     @property
     def total_steps(self) -> int:
@@ -147,8 +156,12 @@ class Training:
         self._checkpoint_due = overdue or due(self.options.checkpoint_period)
         if log:
             self.updater.settle()
+            metrics = self.updater.metrics
+            policy_steps = metrics.counts.get("policy_loss", 0)
+            self.health.see_learners(self.updater.state, metrics.means(), policy_steps)
         evaluation = due(self.options.evaluation_period)
         if evaluation:
+            self._append("lineage", self.divergence.check())
             self.evaluations.begin(self)
         # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
         self._collect_evaluations(wait=last or (evaluation and overdue))
@@ -157,6 +170,10 @@ class Training:
             self.folder.append("metrics", self.updater.metrics.row(self.counters, means))
         if last or (self._checkpoint_due and not self.evaluations.under_way):
             self.checkpoint()
+
+    def _append(self, stream: str, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.folder.append(stream, row)
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
@@ -206,6 +223,8 @@ class Training:
     def checkpoint(self) -> None:
         """Write a checkpoint and the policies into the run folder."""
         self._checkpoint_due = False
+        if not self.divergence.replaces:
+            self.divergence.check()  # the last checkpoint must be one to go on from
         self.folder.checkpoint(self)
 
     def attach(self, folder: RunFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from p3s.cli.arguments import Run
 from p3s.cli.train import train
@@ -29,6 +30,8 @@ class Options:
     """How many processes with environments may be replaced, this time."""
     env_step_limit: float | None = None
     """Seconds that a step of one environment copy may take, this time."""
+    on_divergence: Literal["stop", "replace"] | None = None
+    """What follows when a learner diverges, this time: a stop, or another in its place."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -45,6 +48,7 @@ def run(options: Options) -> int:
         env_workers=options.env_workers,
         env_restarts=options.env_restarts,
         env_step_limit=options.env_step_limit,
+        on_divergence=options.on_divergence,
     )
     for note in notes:
         print(note)

@@ -15,6 +15,8 @@ class MetricsWindow:
     """Sums of metrics, and training episodes, since the last row of metrics.jsonl."""
 
     def __init__(self) -> None:
+        self.stops = True
+        """Whether a non-finite number stops the run; otherwise it is a gap in the records."""
         self.clear()
 
     def clear(self) -> None:
@@ -25,9 +27,9 @@ class MetricsWindow:
         self.lost: list[int] = []
 
     def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
-        """Count one update's metrics, (metrics, learners); stop the run if one is not finite."""
+        """Count one update's metrics, (metrics, learners); a non-finite one may stop the run."""
         finite = np.isfinite(values)
-        if not finite.all():
+        if self.stops and not finite.all():
             metric, learner = np.argwhere(~finite)[0]
             value = values[metric, learner]
             raise TrainingStopped(f"the {names[metric]} of learner {learner} is {value}")

@@ -61,18 +61,16 @@ def begin(
     return training
 
 
-def reopen(
-    path: Path, steps: int | None = None, **workers: float | None
-) -> tuple[Training, list[str]]:
+def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Training, list[str]]:
     """A run at its newest intact checkpoint, ready to continue; and what to tell the user.
 
-    workers: options of worker processes from now on; None for what the run has.
+    run_options: other options of the run from now on; None for what it has.
     """
     record = read_config(path)
     config = _config(record, path)
-    given = {"steps": steps, **workers}
+    given = {"steps": steps, **run_options}
     changed = {name: value for name, value in given.items() if value is not None}
-    if workers.get("env_workers") == 0:  # then nobody can be replaced
+    if run_options.get("env_workers") == 0:  # then nobody can be replaced
         changed = {"env_restarts": 0, "env_step_limit": None, **changed}
     if changed:
         options = dataclasses.replace(config.options, **changed)
