@@ -92,7 +92,8 @@ class Health:
 
     def _measure_largest_return(self) -> float:
         """The most that the rewards in the replay, and entropy beside them, can add up to."""
-        ring, factor = self._experience.ring, self._scheme.algorithm.discount_factor
+        ring = self._experience.ring
+        factor = getattr(self._scheme.algorithm, "discount_factor", 1.0)
         if ring is None or factor == 1:
             return np.inf
         rewards = fields(ring.rows[: ring.size], self._spec)["reward"]
