@@ -175,6 +175,8 @@ class Population:
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
         population._training = Training(config, make)
         opening.restore(population._training, Path(path))
+        if population.num_steps == 0 and not any(Path(path).glob("checkpoints/step-*")):
+            raise UserError(f"{path} holds no checkpoint yet")
         return population
 
 

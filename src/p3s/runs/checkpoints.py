@@ -76,6 +76,8 @@ class Checkpoints:
         replaced = self.folder.glob(f"{_REPLACED}*")
         for other in [*replaced, *complete[: max(0, end - self._kept)], *complete[end:]]:
             files.remove_folder(other)
+        if complete[end:]:
+            files.sync(self.folder)  # else one of them could come back and be the newest
 
     def _write_files(self, folder: Path, snapshot: Snapshot, ring: Ring | None) -> dict[str, Any]:
         """Write the files of a checkpoint into a new folder; what its meta.json says."""

@@ -155,9 +155,10 @@ def link(source: Path, target: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if there is one."""
+    """Remove a file, if there is one, on disk too."""
     with _telling("remove", path), contextlib.suppress(FileNotFoundError):
         disk.remove(path)
+        disk.sync(path.parent)
 
 
 def remove_folder(path: Path) -> None:
@@ -165,4 +166,5 @@ def remove_folder(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         for entry in sorted(path.iterdir()):
             remove_folder(entry)
-    remove(path)
+    with _telling("remove", path), contextlib.suppress(FileNotFoundError):
+        disk.remove(path)
