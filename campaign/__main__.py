@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import time
 
 from rich.console import Console
@@ -18,6 +19,9 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="a sample of everything, in seconds")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="run this section")
     arguments = parser.parse_args()
+    # Small networks: what they compute takes less time than it takes to optimize it.
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ.setdefault("XLA_FLAGS", quick)
     console = Console(highlight=False, soft_wrap=True)
     rows: list[tuple[Result, float]] = []
     for name in arguments.only or SECTIONS:

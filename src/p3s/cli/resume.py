@@ -10,7 +10,6 @@ from p3s.cli.train import train
 from p3s.errors import UserError
 from p3s.learning import devices
 from p3s.runs import opening
-from p3s.runs.records import read_config
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ def run(options: Options) -> int:
     """`p3s resume`."""
     if options.steps is not None and options.steps < 1:
         raise UserError(f"steps must be at least 1, not {options.steps}")
-    devices.prepare(read_config(options.run).get("devices"))
+    devices.prepare(opening.read_record(options.run).get("devices"))
     training, notes = opening.reopen(
         options.run,
         options.steps,
