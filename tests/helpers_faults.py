@@ -1,4 +1,4 @@
-"""Environments that misbehave. They can be pickled, so that workers can have them."""
+"""Environments that misbehave, which workers can have too, and learners that are spoiled."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
 from p3s.envs import Adapter
+from p3s.train import Training
+from p3s.trees import pick
+from tests.helpers import leaves
 
 
 class Fault(gymnasium.Env):
@@ -102,3 +107,26 @@ class MakeFault:
 
     def __call__(self) -> Adapter:
         return Adapter(Fault(self.kind, self.mark, self.at))
+
+
+def poison(training: Training, learner: int, part: str = "policy", value=jnp.nan) -> None:
+    """Turn one learner's parameters into something that is no number."""
+    learners = training.updater.state.learners
+    wrong = jax.tree.map(
+        lambda leaf: leaf.at[learner].set(value) if leaf.dtype == jnp.float32 else leaf,
+        getattr(learners, part),
+    )
+    training.updater.settle()
+    training.updater.state = training.updater.state._replace(
+        learners=learners._replace(**{part: wrong})
+    )
+
+
+def learner_leaves(training: Training, learner: int) -> list[np.ndarray]:
+    """Everything that belongs to one learner."""
+    state = training.updater.state
+    return [
+        leaf
+        for name in training.scheme.stacked
+        for leaf in leaves(pick(getattr(state, name), learner))
+    ]

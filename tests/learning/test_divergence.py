@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,30 +10,9 @@ from p3s.errors import TrainingStopped, UserError
 from p3s.learning.divergence import diverged_learners
 from p3s.runs import opening
 from p3s.train import Training
-from p3s.trees import pick, trained
+from p3s.trees import trained
 from tests.helpers import assert_same_bits, call, leaves, record, small_config, small_training
-
-
-def poison(training: Training, learner: int, part: str = "policy", value=jnp.nan) -> None:
-    """Turn one learner's parameters into something that is no number."""
-    learners = training.updater.state.learners
-    wrong = jax.tree.map(
-        lambda leaf: leaf.at[learner].set(value) if leaf.dtype == jnp.float32 else leaf,
-        getattr(learners, part),
-    )
-    training.updater.settle()
-    training.updater.state = training.updater.state._replace(
-        learners=learners._replace(**{part: wrong})
-    )
-
-
-def learner_leaves(training: Training, learner: int) -> list[np.ndarray]:
-    state = training.updater.state
-    return [
-        leaf
-        for name in training.scheme.stacked
-        for leaf in leaves(pick(getattr(state, name), learner))
-    ]
+from tests.helpers_faults import learner_leaves, poison
 
 
 def collect_rows(training: Training) -> list[dict]:
