@@ -14,7 +14,7 @@ CORE := $(VENV)/.core$(PINNED)
 DEV := $(VENV)/.dev$(PINNED)
 DOCS := $(VENV)/.docs$(PINNED)
 
-.PHONY: help install demo schemes test test-slow test-cluster lint format docs wheel bench clean
+.PHONY: help install demo schemes test test-slow test-cluster campaign lint format docs wheel bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test-slow: $(DEV)  ## trainings that take minutes
 
 test-cluster: $(DEV)  ## Ray clusters of several nodes, all on this machine
 	$(BIN)/python -m pytest -m slow --timeout 1800 tests/cluster tests/study/test_on_ray.py
+
+campaign: $(DEV)  ## faults and bad input on purpose, about an hour; prints what was lost
+	$(BIN)/python -m campaign
 
 lint: $(DEV)  ## ruff and pyright
 	$(BIN)/ruff check .

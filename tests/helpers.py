@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
@@ -99,23 +100,30 @@ def leaves(tree) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
 
 
+def state_of(training: Training) -> dict[str, Any]:
+    """Counters, learners, experience, returns and metrics of a run, less times, by their names."""
+    snapshot = copy.deepcopy(training.snapshot())
+    del snapshot["counters"]["seconds"]
+    if training.experience.ring is not None:
+        ring = training.experience.ring
+        filled = ring.rows[: ring.size].view(np.uint8).copy()
+        snapshot["ring"] = {"num_added": ring.num_added, "rows": filled}
+    values = {f"{part}/{name}": v for part in snapshot for name, v in snapshot[part].items()}
+    # Equal environment states may be pickled in different ways.
+    states = [name for name in values if name.startswith("environments/state_")]
+    return {name: v for name, v in values.items() if name not in states}
+
+
+def assert_same_state(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Two runs were in the same state, by `state_of`."""
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        np.testing.assert_equal(theirs[name], value, name)
+
+
 def assert_same_bits(ours: Training, theirs: Training) -> None:
-    """Two runs have the same counters, learners, experience, returns and metrics, less times."""
-    found = []
-    for training in (ours, theirs):
-        snapshot = training.snapshot()
-        del snapshot["counters"]["seconds"]
-        if training.experience.ring is not None:
-            ring = training.experience.ring
-            filled = ring.rows[: ring.size].view(np.uint8)
-            snapshot["ring"] = {"num_added": ring.num_added, "rows": filled}
-        values = {f"{part}/{name}": v for part in snapshot for name, v in snapshot[part].items()}
-        # Equal environment states may be pickled in different ways.
-        states = [name for name in values if name.startswith("environments/state_")]
-        found.append({name: v for name, v in values.items() if name not in states})
-    assert found[0].keys() == found[1].keys()
-    for name, value in found[0].items():
-        np.testing.assert_equal(found[1][name], value, name)
+    """Two runs are in the same state, less times."""
+    assert_same_state(state_of(ours), state_of(theirs))
 
 
 def assert_file_and_export(policy: Policy, folder: Path) -> None:

@@ -8,6 +8,7 @@ from, in this order: the user, the preset for this environment, the field's defa
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,11 +19,20 @@ from p3s.envs import Adapter, EnvName, describe, parse_name
 from p3s.envs.copies import equal_parts
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
-from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
+from p3s.field_types import (
+    Count,
+    CountOrZero,
+    Mismatch,
+    Positive,
+    check_fields,
+    convert,
+    field_types,
+)
 from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
 from p3s.products import has_half_width_products
 from p3s.schemes import SCHEMES, Scheme, scheme_name
+from p3s.schemes.base import StepScheme
 
 RENAMED = {
     "discount": "discount_factor",
@@ -54,9 +64,18 @@ class RunOptions:
     env_workers: CountOrZero = 0
     """Processes that the environment copies are spread over; 0: this process. For environments
     that take long to step. Results do not depend on it."""
+    env_restarts: CountOrZero = 0
+    """How many processes with environments may be replaced in all, if they die or exceed
+    `env_step_limit`; the episodes of their copies are lost."""
+    env_step_limit: Positive | None = None
+    """Seconds that a step of one environment copy may take, with the reset after it; a process
+    that takes longer is ended. Needs environments in processes of their own (env_workers)."""
     devices: Count | None = None
     """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
     default as many as pay. The last bits of results depend on it."""
+    on_divergence: Literal["stop", "replace"] = "stop"
+    """What follows when parameters of a learner are not finite any more: the run stops, or a
+    perturbed copy of the best of the others takes its place."""
     engine: Literal["local", "ray"] = "local"
     """Where shards live: local, in this process, or ray, on the machines of a Ray cluster."""
     shards: Count | None = None
@@ -74,6 +93,14 @@ class RunOptions:
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000
     """Total environment steps between two rows of metrics.jsonl."""
+
+    def problem(self) -> str | None:
+        """What is wrong with the options taken together, or None."""
+        if self.env_workers == 0 and (self.env_restarts or self.env_step_limit is not None):
+            return "env_restarts and env_step_limit need processes with environments: env_workers"
+        if self.env_step_limit is not None and os.name == "nt":
+            return "env_step_limit is not possible on Windows"
+        return None
 
 
 @dataclass(frozen=True)
@@ -99,9 +126,12 @@ class Config:
         network = getattr(self.algorithm, "network", "auto")
         if network != "auto":
             find_network(network)
-        problem = self.scheme.problem()
+        problem = self.options.problem() or self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
+        side_by_side = isinstance(self.scheme, StepScheme) and self.scheme.num_trained > 1
+        if self.options.on_divergence == "replace" and not side_by_side:
+            problem = "on_divergence replace needs several learners that learn side by side"
         problem = problem or self._problem_of_shards() or self._problem_of_devices()
         if problem is not None:
             raise UserError(problem)
@@ -134,6 +164,8 @@ class Config:
             )
         if options.buffer_size < options.exchange_period * scheme.num_envs:
             return "buffer_size must hold what is exchanged at a time: exchange_period × learners"
+        if options.on_divergence == "replace":
+            return "on_divergence replace is for runs without shards"
         for name in ("env_workers", "evaluation_workers"):
             if getattr(options, name):
                 return f"{name} is for runs without shards: each plays its own learners' episodes"

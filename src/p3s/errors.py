@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -16,6 +17,11 @@ class TrainingStopped(UserError):
 
 class ShardLost(TrainingStopped):
     """A part of a run is gone, with its process or its machine."""
+
+
+def note(text: str) -> None:
+    """Tell the user something that does not end the run, in one line."""
+    print(f"note: {text}", file=sys.stderr)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -22,10 +22,10 @@ from p3s.presets import DEFAULT_PRESET
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import write_text
+from p3s.runs.files import make_folder, write_text
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder, read_config
+from p3s.runs.records import RunFolder
 from p3s.train import Training
 
 
@@ -142,18 +142,22 @@ class Population:
         path = Path(path)
         if (path / "metrics.jsonl").exists():
             raise UserError(f"{path} holds a run of 'p3s train': save to another folder")
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
         folder = RunFolder(path)
         folder.claim()
         try:
             record = {**self._training.config.to_json(), **provenance()}
-            write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
-            snapshot = self._training.snapshot()  # waits for evaluations, which decide the best
+            text = json.dumps(record, indent=2) + "\n"
+            # The checkpoint comes first and has its own configuration: a kill after it leaves
+            # this population, a kill before it the one that was saved there.
+            Checkpoints(path / "checkpoints", kept=1).write(
+                self.num_steps,
+                {**self._training.snapshot(), "config": record},
+                self._training.experience.ring,
+            )
+            write_text(path / "config.json", text)
             self.policy.save(path / LAST)
             self._training.best_policy.save(path)
-            Checkpoints(path / "checkpoints", kept=1).write(
-                self.num_steps, snapshot, self._training.experience.ring
-            )
         finally:
             folder.close()
 
@@ -163,13 +167,16 @@ class Population:
 
         env: the callable again, if the population was made with one.
         """
-        devices.prepare(read_config(Path(path)).get("devices"))
-        config = opening.load_config(Path(path))
+        record = opening.read_record(Path(path))
+        devices.prepare(record.get("devices"))
+        config = opening.config_of(record, Path(path))
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
         population._training = opening.make_training(config, make)
         opening.restore(population._training, Path(path))
+        if population.num_steps == 0 and not any(Path(path).glob("checkpoints/step-*")):
+            raise UserError(f"{path} holds no checkpoint yet")
         return population
 
 

@@ -25,7 +25,7 @@ import jax
 
 from p3s import chief
 from p3s.config import Config, check_environment
-from p3s.envs import Adapter, seeing
+from p3s.envs import Adapter, expecting, seeing
 from p3s.envs.workers import make_copies
 from p3s.errors import TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator, unstack
@@ -33,6 +33,8 @@ from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
+from p3s.learning.divergence import DivergenceGuard
+from p3s.learning.health import Health
 from p3s.learning.metrics import MetricsWindow
 from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
@@ -51,15 +53,17 @@ class Training:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        self.make = make = seeing(make, config.algorithm.observations_seen)
+        make = seeing(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
         self.spec, self.about_actions = example.env_spec, example.about_actions()
         example.close()
+        self.make = expecting(make, self.spec)
         self.rhythm = self.scheme.rhythm()
         self.returns = RecentReturns(self.scheme.num_envs, self.scheme.num_recent)
         self.counters = Counters()
         self.evaluations = EvaluationQueue(self._make_workers(overlap))
+        self.health = Health(self.scheme, self.spec, self.experience)
         self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
         self.stop_requested, self._checkpoint_due = False, False
@@ -74,11 +78,17 @@ class Training:
         normalized = config.algorithm.normalize_observations
         self.normalizer = RunningMoments(self.spec) if normalized else Unnormalized()
         self.experience = make_experience(config, self.spec, self.normalizer)
-        copies = make_copies(make, self.scheme.num_envs, options.seed, options.env_workers)
-        self.environments = copies
+        self.environments = make_copies(
+            make, self.scheme.num_envs, options.seed, options.env_workers, options.env_restarts,
+            options.env_step_limit,
+        )  # fmt: skip
         self.updater = Updater(
             self.scheme, self.spec, options.seed, self.experience, self.normalizer, self.counters,
             overlap, options.devices,
+        )  # fmt: skip
+        self.divergence = DivergenceGuard(
+            self.updater, self.returns, self.counters, options.seed,
+            replaces=options.on_divergence == "replace",
         )  # fmt: skip
         return Evaluator(make, config.algorithm, options.seed, options.evaluation_workers)
 
@@ -116,11 +126,17 @@ class Training:
         active = self.rhythm.active(until - counters.total_steps)
         self.normalizer.see(environments.observations[active])
         actions = self.updater.actions(environments.observations)
+        actions, replaced = self.divergence.sound_actions(actions, environments.observations)
+        self._append("lineage", replaced)
         self.updater.run_ahead(self.rhythm.updates_after(counters.time_step), len(active))
         actions = jax.device_get(actions)
         started = time.perf_counter()
         transitions, episodes = environments.step(actions, active)
         self.stepping_seconds += time.perf_counter() - started
+        if environments.lost:
+            self.experience.cut()
+            self.updater.metrics.add_lost(environments.lost)
+            environments.lost = []
         self.experience.add(transitions, ended=bool(episodes))
         counters.total_steps += len(active)
         for episode in episodes:
@@ -130,8 +146,10 @@ class Training:
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)
         if due.review:
+            self._append("lineage", self.divergence.check())
             self.last_review = self.updater.review(self.returns)
-            self.folder.append("lineage", self.last_review)
+            self._append("lineage", [self.last_review])
+            self.health.see_review(self.last_review)
 
     def _note_episode(self, time_step: int, episode: Episode) -> None:
         """Count a training episode that ended with this step."""
@@ -182,6 +200,7 @@ class Training:
             self._settle()
         evaluation = due(self.options.evaluation_period)
         if evaluation:
+            self._append("lineage", self.divergence.check())
             self.evaluations.begin(self)
         # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
         self._collect_evaluations(wait=last or (evaluation and overdue))
@@ -195,8 +214,15 @@ class Training:
         return self.metrics.row(self.counters, means)
 
     def _settle(self) -> None:
-        """Wait for all metrics."""
+        """Wait for all metrics, and look at them."""
         self.updater.settle()
+        metrics = self.updater.metrics
+        policy_steps = metrics.counts.get("policy_loss", 0)
+        self.health.see_learners(self.updater.state, metrics.means(), policy_steps)
+
+    def _append(self, stream: str, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.folder.append(stream, row)
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
@@ -240,12 +266,14 @@ class Training:
         """Continue from a snapshot; the replay's rows are already in place."""
         for name, part in self.parts.items():
             part.resume(snapshot.get(name, {}))
-        if not self.exact_resume:
+        if not self.environments.continued:
             self.experience.cut()
 
     def checkpoint(self) -> None:
         """Write a checkpoint and the policies into the run folder."""
         self._checkpoint_due = False
+        if not self.divergence.replaces:
+            self.divergence.check()  # the last checkpoint must be one to go on from
         self.folder.checkpoint(self)
 
     def attach(self, folder: RunFolder) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from p3s.cli.arguments import Run
 from p3s.cli.train import train
 from p3s.errors import UserError
 from p3s.learning import devices
 from p3s.runs import opening
-from p3s.runs.records import read_config
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,12 @@ class Options:
     it."""
     address: str | None = None
     """Address of the Ray cluster, this time, for a run with --engine ray."""
+    env_restarts: int | None = None
+    """How many processes with environments may be replaced, this time."""
+    env_step_limit: float | None = None
+    """Seconds that a step of one environment copy may take, this time."""
+    on_divergence: Literal["stop", "replace"] | None = None
+    """What follows when a learner diverges, this time: a stop, or another in its place."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -35,13 +41,16 @@ def run(options: Options) -> int:
     """`p3s resume`."""
     if options.steps is not None and options.steps < 1:
         raise UserError(f"steps must be at least 1, not {options.steps}")
-    devices.prepare(read_config(options.run).get("devices"))
+    devices.prepare(opening.read_record(options.run).get("devices"))
     training, notes = opening.reopen(
         options.run,
         options.steps,
         evaluation_workers=options.evaluation_workers,
         env_workers=options.env_workers,
         address=options.address,
+        env_restarts=options.env_restarts,
+        env_step_limit=options.env_step_limit,
+        on_divergence=options.on_divergence,
     )
     for note in notes:
         print(note)

@@ -21,11 +21,13 @@ from p3s.algorithms.off_policy import OffPolicy
 from p3s.config import Config
 from p3s.envs import Adapter
 from p3s.envs.copies import LocalCopies
+from p3s.errors import TrainingStopped
 from p3s.evaluation.playing import Player, Unit
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.experience.replay import Replay
 from p3s.experience.rows import empty_rows, fields, pack
 from p3s.learning.counters import Counters
+from p3s.learning.divergence import diverged_learners
 from p3s.learning.updater import Updater
 from p3s.schemes.base import Decision
 from p3s.trees import pick
@@ -151,6 +153,13 @@ class Shard:
         state = self.scheme.apply(self.updater.state, decision, offers)
         self.updater.state = self.updater.program.place(state)
 
+    def check(self) -> None:
+        """Stop the run if a parameter of one of these learners is not finite."""
+        found = diverged_learners(self.scheme, self.updater.state)
+        if found:
+            learner = self.part[found[0]]
+            raise TrainingStopped(f"the parameters of learner {learner} are not finite")
+
     # ------------------------------------------------------------------ evaluation, records
 
     def policy(self, learner: int) -> Params:
@@ -199,8 +208,11 @@ class Shard:
             "outbox": {"rows": waiting},
         }
 
-    def resume(self, snapshot: dict[str, dict[str, Any]]) -> None:
-        """Continue from a snapshot of this part; the replay's rows are already in place."""
+    def resume(self, snapshot: dict[str, dict[str, Any]]) -> bool:
+        """Continue from a snapshot of this part; the replay's rows are already in place.
+
+        Whether the episodes in progress continue.
+        """
         self.counters.resume(snapshot["counters"])
         self.replay.ring.num_added = snapshot["replay"]["num_added"]
         self.environments.resume(snapshot["environments"])
@@ -208,6 +220,7 @@ class Shard:
         self.updater.metrics.resume(snapshot["metrics"])
         self.normalizer.resume(snapshot["normalizer"])
         self._outbox = list(snapshot["outbox"]["rows"].copy())
+        return self.environments.continued
 
     def close(self) -> None:
         """Close the environments."""

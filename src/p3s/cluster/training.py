@@ -30,6 +30,7 @@ from p3s.cluster.parts import join_parts, join_reports, join_windows, split_part
 from p3s.config import Config
 from p3s.envs import Adapter
 from p3s.envs.copies import equal_parts
+from p3s.errors import note
 from p3s.evaluation.playing import Unit
 from p3s.evaluation.protocol import Evaluator, done
 from p3s.experience.normalization import Scaling
@@ -65,6 +66,7 @@ class ShardedTraining(Training):
         self._arriving: list[Any] = []
         self._behind = False
         self._pace = Pace(self.parts_of_learners)
+        self.divergence: Any = self
         return ShardEvaluator(self)
 
     def _start(self) -> None:
@@ -89,8 +91,10 @@ class ShardedTraining(Training):
         if end % self.options.exchange_period == 0:
             self._arriving = rows
         if self.rhythm.after(counters.time_step, np.empty(0), []).review:
+            self.divergence.check()
             self.last_review = self._review()
             self.folder.append("lineage", self.last_review)
+            self.health.see_review(self.last_review)
 
     def _next_stop(self, until: int) -> int:
         """The next time step with an exchange, a review or a record, or the end."""
@@ -125,6 +129,12 @@ class ShardedTraining(Training):
         """Take over what the shards counted, which is the same for all but their times."""
         self._pace.worked(counted)
         self.counters.resume({**counted[0], "seconds": self.counters.seconds})
+
+    def check(self) -> list[dict[str, Any]]:
+        """Stop the run if a learner has diverged."""
+        self._catch_up()
+        self.shards.tell_all("check")
+        return []
 
     def _review(self) -> dict[str, Any]:
         """Let the chief look at the population; a row of the lineage."""
@@ -202,8 +212,9 @@ class ShardedTraining(Training):
         self._window.episodes = list(snapshot["metrics"]["episodes"])
         split = split_parts(snapshot, self.parts_of_learners, self.scheme.stacked)
         added = {"replay": {"num_added": self.experience.ring.num_added}}
-        self.shards.ask_all("resume", [{**part, **added} for part in split])
-        self._exact_resume, _ = self.shards.ask(0, "about")
+        continued = self.shards.ask_all("resume", [{**part, **added} for part in split])
+        if self._exact_resume and not all(continued):
+            note("an environment could not be restored: new episodes begin")
         self._pace.begin_at(self.counters.time_step)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from p3s.policy import Policy
-from p3s.runs.files import write_bytes
+from p3s.runs.files import remove, write_bytes
 
 LAST, BEST = "policy.safetensors", "policy-best.safetensors"
 """Files of a run: the policy that the chief would pick at the last checkpoint, and the best one."""
@@ -47,7 +47,7 @@ class BestPolicy:
         if self.file:
             write_bytes(folder / BEST, self.file)
         else:
-            (folder / BEST).unlink(missing_ok=True)
+            remove(folder / BEST)
 
     def snapshot(self) -> dict[str, Any]:
         """Values from which `resume` continues."""

@@ -6,7 +6,8 @@ A checkpoint is a folder `step-<total steps>` with
     replay-<k>.bin      the filled rows of the replay, in segments
     meta.json           the parts' other values, and size and checksum of every file above
 
-It is written under a temporary name, synced to disk, and renamed. Segments of the replay that
+It is written under a temporary name, synced to disk, and renamed. An older one of the same step
+steps aside first, under a name by which it is still found. Segments of the replay that
 have not changed since the checkpoint before are hard links to it, so that a checkpoint costs as
 much as was learned since, not as much as is remembered. Environment states are pickled bytes in
 the arrays: a checkpoint is private to its run.
@@ -15,8 +16,6 @@ the arrays: a checkpoint is private to its run.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +26,14 @@ from safetensors.numpy import load_file, save
 
 from p3s.errors import UserError
 from p3s.experience.replay import Ring
+from p3s.runs import files
+from p3s.runs.files import DiskError
 
 KEPT = 2
 SEGMENT_ROWS = 1 << 14
-
+_UNFINISHED, _REPLACED = ".tmp-", ".old-"
+"""Begin the names of checkpoints that are being written, and that a new one of the same step
+replaces."""
 
 FORMAT = 2
 """Of checkpoints. 1: p3s 0.1, whose learners had other parts."""
@@ -51,15 +54,39 @@ class Checkpoints:
 
         Those of later steps belong to a history that was left: damaged, or another population's.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(self.folder)
         final = self.folder / f"step-{step:012d}"
-        temporary = self.folder / f".tmp-{final.name}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir()
+        temporary = self.folder / f"{_UNFINISHED}{final.name}"
+        try:
+            meta = self._write_files(temporary, snapshot, ring)
+        except DiskError:
+            with suppress(DiskError):  # a full disk needs the room
+                files.remove_folder(temporary)
+            raise
+        if final.exists():
+            # It keeps a name until the new one has its own: a kill between loses neither.
+            replaced = self.folder / f"{_REPLACED}{final.name}"
+            files.remove_folder(replaced)
+            files.rename(final, replaced)
+        files.rename(temporary, final)
+        files.sync(self.folder)
+        self._last = (final, meta)
+        complete = [folder for folder in self._complete() if not _is_replaced(folder)]
+        end = complete.index(final) + 1
+        replaced = self.folder.glob(f"{_REPLACED}*")
+        for other in [*replaced, *complete[: max(0, end - self._kept)], *complete[end:]]:
+            files.remove_folder(other)
+        if complete[end:]:
+            files.sync(self.folder)  # else one of them could come back and be the newest
+
+    def _write_files(self, folder: Path, snapshot: Snapshot, ring: Ring | None) -> dict[str, Any]:
+        """Write the files of a checkpoint into a new folder; what its meta.json says."""
+        files.remove_folder(folder)
+        files.make_folder(folder)
         arrays, values = _separate(snapshot)
-        files = {
-            "state.safetensors": _write(temporary / "state.safetensors", save(arrays)),
-            **({} if ring is None else self._write_ring(temporary, ring)),
+        written = {
+            "state.safetensors": _write(folder / "state.safetensors", save(arrays)),
+            **({} if ring is None else self._write_ring(folder, ring)),
         }
         meta = {
             "format": FORMAT,
@@ -67,39 +94,46 @@ class Checkpoints:
             "replay": None
             if ring is None
             else {"num_added": ring.num_added, "capacity": ring.capacity},
-            "files": files,
+            "files": written,
         }
-        _write(temporary / "meta.json", json.dumps(meta).encode())
-        _sync_folder(temporary)
-        shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
-        _sync_folder(self.folder)
-        self._last = (final, meta)
-        complete = self._complete()
-        end = complete.index(final) + 1
-        for other in complete[: max(0, end - self._kept)] + complete[end:]:
-            shutil.rmtree(other, ignore_errors=True)
+        _write(folder / "meta.json", json.dumps(meta).encode())
+        files.sync(folder)
+        return meta
 
     def remove_leftovers(self) -> None:
         """Remove what a killed process had not finished writing."""
-        for leftover in self.folder.glob(".tmp-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        for leftover in self.folder.glob(f"{_UNFINISHED}*"):
+            files.remove_folder(leftover)
 
     def _write_ring(self, folder: Path, ring: Ring) -> dict[str, Any]:
-        files = {}
+        written = {}
         for start in range(0, ring.size, SEGMENT_ROWS):
             name = f"replay-{start // SEGMENT_ROWS:05d}.bin"
             end = min(start + SEGMENT_ROWS, ring.size)
-            if self._last is not None and _unchanged(self._last[1], ring, start, end):
-                with suppress(OSError):  # not every file system has hard links
-                    os.link(self._last[0] / name, folder / name)
-                    files[name] = self._last[1]["files"][name]
-                    continue
-            files[name] = _write(folder / name, ring.rows[start:end])
-        return files
+            if (
+                self._last is not None
+                and _unchanged(self._last[1], ring, start, end)
+                and files.link(self._last[0] / name, folder / name)
+            ):
+                written[name] = self._last[1]["files"][name]
+            else:
+                written[name] = _write(folder / name, ring.rows[start:end])
+        return written
 
     def _complete(self) -> list[Path]:
-        return sorted(self.folder.glob("step-*"))
+        """The oldest first; one that was being replaced comes before its replacement."""
+        folders = [*self.folder.glob("step-*"), *self.folder.glob(f"{_REPLACED}step-*")]
+        return sorted(folders, key=lambda folder: (_name(folder), not _is_replaced(folder)))
+
+    def config(self) -> dict[str, Any] | None:
+        """The configuration in the newest intact checkpoint; those of `p3s train` hold none."""
+        for folder in reversed(self._complete()):
+            meta = _meta(folder)
+            if meta is not None and "config" not in meta["values"]:
+                return None
+            if meta is not None and _damage(folder) is None:
+                return meta["values"]["config"]
+        return None
 
     def read(self, ring: Ring | None) -> tuple[Snapshot | None, list[str]]:
         """The newest intact checkpoint, its rows put into the ring; and what to tell the user.
@@ -173,31 +207,39 @@ def _unchanged(last: dict[str, Any], ring: Ring, start: int, end: int) -> bool:
 
 
 def _write(path: Path, data: Any) -> dict[str, int]:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-        return {"bytes": file.tell(), "crc32": zlib.crc32(data)}
+    files.write_new(path, data)
+    return {"bytes": memoryview(data).nbytes, "crc32": zlib.crc32(data)}
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _is_replaced(folder: Path) -> bool:
+    return folder.name.startswith(_REPLACED)
+
+
+def _name(folder: Path) -> str:
+    return folder.name.removeprefix(_REPLACED)
+
+
+def _meta(folder: Path) -> dict[str, Any] | None:
+    """What a checkpoint says of itself; None if that is damaged."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        meta = json.loads((folder / "meta.json").read_text())
+    except (OSError, ValueError):
+        return None
+    known = isinstance(meta, dict) and all(
+        isinstance(meta.get(name), dict) for name in ("values", "files")
+    )
+    return meta if known else None
 
 
 def _damage(folder: Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
-    try:
-        meta = json.loads((folder / "meta.json").read_text())
-        files = meta["files"]
-        if "state.safetensors" not in files:
-            return "meta.json names no state"
-    except (OSError, ValueError, KeyError, TypeError):
+    meta = _meta(folder)
+    if meta is None:
         return "meta.json cannot be read"
-    for name, expected in files.items():
+    written = meta["files"]
+    if "state.safetensors" not in written:
+        return "meta.json names no state"
+    for name, expected in written.items():
         try:
             data = (folder / name).read_bytes()
         except OSError:

@@ -1,9 +1,98 @@
-"""Small files, written whole or not at all."""
+"""Everything that a run writes, and the few calls to the file system that it is made of.
+
+A file is replaced whole or not at all, and what a function has written is on disk when it returns;
+only rows that are appended wait for `sync`. An entry of a folder is on disk once its folder is
+synced. `disk` makes the calls; tests put one in its place that fails, or that forgets what was not
+synced.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
+from typing import Any
+
+from p3s.errors import TrainingStopped
+
+
+class DiskError(TrainingStopped):
+    """A file that cannot be written or removed."""
+
+    def __init__(self, verb: str, path: Path, error: OSError) -> None:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = ": make room on the disk" if full else ""
+        super().__init__(f"cannot {verb} {path}: {error.strerror or error}{hint}")
+
+
+class Disk:
+    """The calls that change files and folders."""
+
+    def make_folder(self, path: Path) -> None:
+        """Make one folder."""
+        path.mkdir(exist_ok=True)
+
+    def write(self, path: Path, data: Any) -> None:
+        """Write a file and sync it."""
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def append(self, path: Path, data: bytes) -> None:
+        """Write to the end of a file, which is made if there is none."""
+        with path.open("ab") as file:
+            file.write(data)
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file off."""
+        os.truncate(path, size)
+
+    def sync(self, path: Path) -> None:
+        """Wait until a file's content, or a folder's entries, are on disk."""
+        if path.is_dir() and os.name == "nt":
+            return  # Windows opens no folders
+        descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file or a folder another name; a file of that name is replaced."""
+        os.replace(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name."""
+        os.link(source, target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or an empty folder."""
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+disk = Disk()
+
+
+@contextlib.contextmanager
+def _telling(verb: str, path: Path) -> Any:
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(verb, path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, as far as there are none."""
+    missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    for folder in reversed(missing):
+        with _telling("make", folder):
+            disk.make_folder(folder)
+            disk.sync(folder.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -14,8 +103,68 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: to a temporary name, to disk, then renamed."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with _telling("write", path):
+        try:
+            disk.write(temporary, data)
+            disk.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                disk.remove(temporary)
+            raise
+        disk.sync(path.parent)
+
+
+def write_new(path: Path, data: Any) -> None:
+    """Write a file that nobody looks for before its folder has its name."""
+    with _telling("write", path):
+        disk.write(path, data)
+
+
+def append(path: Path, data: bytes) -> None:
+    """Write to the end of a file; it is on disk after `sync`."""
+    with _telling("write", path):
+        disk.append(path, data)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a file off, on disk too."""
+    with _telling("write", path):
+        disk.truncate(path, size)
+        disk.sync(path)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a folder's entries, are on disk."""
+    with _telling("write", path):
+        disk.sync(path)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Give a file or a folder another name."""
+    with _telling("write", target):
+        disk.rename(source, target)
+
+
+def link(source: Path, target: Path) -> bool:
+    """Give a file a second name; False where the file system cannot."""
+    try:
+        disk.link(source, target)
+    except OSError:
+        return False
+    return True
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if there is one, on disk too."""
+    with _telling("remove", path), contextlib.suppress(FileNotFoundError):
+        disk.remove(path)
+        disk.sync(path.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder with all that is in it, if there is one; links are not followed."""
+    if path.is_dir() and not path.is_symlink():
+        for entry in sorted(path.iterdir()):
+            remove_folder(entry)
+    with _telling("remove", path), contextlib.suppress(FileNotFoundError):
+        disk.remove(path)

@@ -17,7 +17,7 @@ from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.plugins import import_module
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import write_text
+from p3s.runs.files import make_folder, write_text
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config
 from p3s.train import Training
@@ -59,7 +59,7 @@ def begin(
     make = make or env_maker(config)
     training = make_training(config, make)
     folder = RunFolder(path, tensorboard)
-    path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     folder.claim()
     training.attach(folder)
     record = {**config.to_json(), "tensorboard": tensorboard, **provenance()}
@@ -67,17 +67,17 @@ def begin(
     return training
 
 
-def reopen(
-    path: Path, steps: int | None = None, **means: int | str | None
-) -> tuple[Training, list[str]]:
+def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Training, list[str]]:
     """A run at its newest intact checkpoint, ready to continue; and what to tell the user.
 
-    means: env_workers, evaluation_workers and address from now on; None for what the run has.
+    run_options: other options of the run from now on; None for what it has.
     """
-    record = read_config(path)
-    config = _config(record, path)
-    given = {"steps": steps, **means}
+    record = read_record(path)
+    config = config_of(record, path)
+    given = {"steps": steps, **run_options}
     changed = {name: value for name, value in given.items() if value is not None}
+    if run_options.get("env_workers") == 0:  # then nobody can be replaced
+        changed = {"env_restarts": 0, "env_step_limit": None, **changed}
     if changed:
         options = dataclasses.replace(config.options, **changed)
         config = dataclasses.replace(config, options=options)
@@ -109,7 +109,13 @@ def restore(training: Training, path: Path) -> list[str]:
     return notes
 
 
-def _config(record: dict[str, Any], path: Path) -> Config:
+def read_record(path: Path) -> dict[str, Any]:
+    """The configuration that belongs to a folder's checkpoint: its own, or config.json."""
+    return Checkpoints(path / "checkpoints").config() or read_config(path)
+
+
+def config_of(record: dict[str, Any], path: Path) -> Config:
+    """The configuration that a record of a run folder describes."""
     for module in record.get("modules", ()):
         import_module(module)
     try:
@@ -120,4 +126,4 @@ def _config(record: dict[str, Any], path: Path) -> Config:
 
 def load_config(path: Path) -> Config:
     """The configuration of a run folder."""
-    return _config(read_config(path), path)
+    return config_of(read_config(path), path)

@@ -19,9 +19,10 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from p3s.errors import UserError
+from p3s.runs import files
 from p3s.runs.best_policy import LAST
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.locks import try_lock
@@ -66,7 +67,7 @@ class RunFolder(NoFolder):
         super().__init__()
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints")
-        self._files: dict[str, IO[str]] = {}
+        self._sizes: dict[str, int] = {}
         self._lock: int | None = None
         self._make_writer = tensorboard_writer() if tensorboard else None
         self._tensorboard: Any = None
@@ -84,20 +85,28 @@ class RunFolder(NoFolder):
             folder = str(self.path / "tensorboard")
             self._tensorboard = self._make_writer(folder, purge_step=step + 1 if step else None)
         for stream in STREAMS:
-            file = (self.path / f"{stream}.jsonl").open("a+", encoding="utf-8")
-            self._files[stream] = file
-            if file.tell() < positions.get(stream, 0):
-                raise UserError(
-                    f"{self.path / stream}.jsonl is shorter than at the checkpoint: "
-                    "rows were lost, so the run cannot continue"
-                )
-            file.truncate(positions.get(stream, 0))
-            file.seek(0, os.SEEK_END)
+            self._cut_back(stream, positions.get(stream, 0))
+        files.sync(self.path)
+
+    def _cut_back(self, stream: str, position: int) -> None:
+        file = self._file(stream)
+        files.append(file, b"")  # makes it, if it is new
+        if file.stat().st_size < position:
+            raise UserError(
+                f"{file} is shorter than at the checkpoint: "
+                "rows were lost, so the run cannot continue"
+            )
+        files.truncate(file, position)
+        self._sizes[stream] = position
+
+    def _file(self, stream: str) -> Path:
+        return self.path / f"{stream}.jsonl"
 
     def append(self, stream: str, row: dict[str, Any]) -> None:
-        """Write one row, so that it is on disk before the run continues."""
-        self._files[stream].write(to_json_line(row))
-        self._files[stream].flush()
+        """Write one row, so that a kill of the process does not lose it."""
+        line = to_json_line(row).encode()
+        files.append(self._file(stream), line)
+        self._sizes[stream] += len(line)
         if self._tensorboard is not None:
             for tag, value in tensorboard_scalars(stream, row).items():
                 self._tensorboard.add_scalar(tag, value, row["step"])
@@ -109,14 +118,11 @@ class RunFolder(NoFolder):
         self.checkpoints.write(training.total_steps, training.snapshot(), ring)
 
     def snapshot(self) -> dict[str, Any]:
-        for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
-        return {stream: file.tell() for stream, file in self._files.items()}
+        for stream in self._sizes:
+            files.sync(self._file(stream))
+        return dict(self._sizes)
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
         if self._tensorboard is not None:
             self._tensorboard.close()
         if self._lock is not None:

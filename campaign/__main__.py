@@ -1,0 +1,52 @@
+"""Run the sections and print what each tried and lost; the exit code is 1 after a loss."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from campaign import SECTIONS, Result
+
+
+def main() -> int:
+    """Run all sections, or those asked for."""
+    parser = argparse.ArgumentParser(prog="python -m campaign", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="a sample of everything, in seconds")
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="run this section")
+    arguments = parser.parse_args()
+    # Small networks: what they compute takes less time than it takes to optimize it.
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ.setdefault("XLA_FLAGS", quick)
+    console = Console(highlight=False, soft_wrap=True)
+    rows: list[tuple[Result, float]] = []
+    for name in arguments.only or SECTIONS:
+        console.print(f"{name} ...")
+        started = time.monotonic()
+        result = importlib.import_module(f"campaign.{name}").run(short=arguments.short)
+        rows.append((result, time.monotonic() - started))
+        for note in result.notes:
+            console.print(f"  {note}", markup=False)
+    console.print(summary(rows))
+    return int(any(result.lost for result, _ in rows))
+
+
+def summary(rows: list[tuple[Result, float]]) -> Table:
+    """The table of all sections."""
+    table = Table("section", box=None, pad_edge=False)
+    for name in ("tried", "lost", "seconds"):
+        table.add_column(name, justify="right")
+    for result, seconds in rows:
+        table.add_row(result.name, f"{result.tried:,}", f"{result.lost:,}", f"{seconds:,.0f}")
+    total = sum(seconds for _, seconds in rows)
+    lost = sum(result.lost for result, _ in rows)
+    table.add_row("all", f"{sum(r.tried for r, _ in rows):,}", f"{lost:,}", f"{total:,.0f}")
+    return table
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,140 @@
+"""Real kills: runs, and the processes that work for them, get SIGKILL at random moments.
+
+    draw a run: scheme × algorithm × environment × preset × worker processes; or a study
+        run it undisturbed
+        run it again: kill it or one of its processes at a random moment, resume, kill, resume, ...
+        compare records and policies with the undisturbed ones, to the bit
+
+A quarter of the kills fall into the start of a process, the others into its training.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from campaign import Result
+from campaign.processes import Command, children
+from campaign.random_runs import RandomRun, draw_run, draw_study, plain_run
+
+KILLS, SHORT_KILLS = 300, 2
+KILLS_PER_RUN = 9
+LONGEST_LIFE = 0.6
+"""Seconds of training, at most, between two kills."""
+STARTS = 0.25
+"""Share of the kills that fall into the start of a process."""
+LANES = 2
+"""Runs that are killed at a time."""
+STUDIES = 8
+"""One in so many runs is a study."""
+
+
+def run(short: bool) -> Result:
+    """Kill until there were enough kills."""
+    tally = Tally(SHORT_KILLS if short else KILLS)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(LANES) as pool:
+        if short:
+            survive(plain_run(Path(folder) / "0"), SHORT_KILLS, random.Random(0), tally)
+        else:
+            list(pool.map(lambda _: kill_runs(tally, Path(folder)), range(LANES)))
+    return Result("kills", tally.kills, len(tally.losses), [*tally.losses, str(tally)])
+
+
+@dataclass
+class Tally:
+    """What was killed so far, over all lanes."""
+
+    wanted: int
+    kills: int = 0
+    runs: int = 0
+    victims: dict[str, int] = field(default_factory=dict)
+    losses: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def killed(self, victim: str) -> None:
+        """Count one kill."""
+        with self.lock:
+            self.kills += 1
+            self.victims[victim] = self.victims.get(victim, 0) + 1
+
+    def next_run(self) -> int | None:
+        """The number of the next run; None if there were enough kills."""
+        with self.lock:
+            if self.kills >= self.wanted:
+                return None
+            self.runs += 1
+            return self.runs - 1
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} of {victim}" for victim, count in sorted(self.victims.items()))
+        return f"{self.runs} runs; kills {counts}"
+
+
+def kill_runs(tally: Tally, folder: Path) -> None:
+    """Draw and kill runs until there were enough kills."""
+    while (number := tally.next_run()) is not None:
+        rng = random.Random(number)
+        draw = draw_study if number % STUDIES == STUDIES - 1 else draw_run
+        drawn = draw(number, rng, folder / str(number))
+        kills = min(KILLS_PER_RUN, tally.wanted - tally.kills)
+        survive(drawn, kills, rng, tally)
+
+
+def survive(drawn: RandomRun, kills: int, rng: random.Random, tally: Tally) -> None:
+    """Kill a run so often, and note it if anything is lost."""
+    try:
+        kill_and_compare(drawn, kills, rng, tally)
+    except AssertionError as error:
+        with tally.lock:
+            tally.losses.append(f"{drawn}: {error}")
+
+
+def kill_and_compare(drawn: RandomRun, kills: int, rng: random.Random, tally: Tally) -> None:
+    """Kill a run so often, unless it is complete before, and compare it with the whole one."""
+    whole, parts = drawn.folder / "whole", drawn.folder / "parts"
+    began = time.monotonic()
+    code = Command(drawn.first(whole), drawn.folder / "whole.log").wait()
+    assert code == 0, f"exit code {code} without any kill"
+    duration = time.monotonic() - began
+    for life in range(kills + 1):
+        resumed = drawn.has_begun(parts)
+        command = Command(
+            drawn.again(parts) if resumed else drawn.first(parts), drawn.folder / f"{life}.log"
+        )
+        if life < kills:
+            kill_one(drawn, command, duration, rng, tally)
+        code = command.wait()
+        if code == 0:
+            break
+        assert life < kills, f"exit code {code} after the last kill: {command.last_line()}"
+        expected = (-signal.SIGKILL, *drawn.codes_without_worker)
+        assert code in expected, f"exit code {code} after a kill: {command.last_line()}"
+    assert drawn.record(parts) == drawn.record(whole), f"other records than {whole}"
+
+
+def kill_one(
+    drawn: RandomRun, command: Command, duration: float, rng: random.Random, tally: Tally
+) -> None:
+    """Kill the run, or one of its processes, unless it ends before."""
+    parts = drawn.folder / "parts"
+    if rng.random() < STARTS:
+        command.wait(rng.uniform(0.0, duration / 2))
+    else:
+        drawn.wait_for_progress(parts, command)
+        command.wait(rng.uniform(0.0, LONGEST_LIFE))
+    workers = children(command.pid)
+    victim = rng.choice([command.pid, *workers]) if drawn.kills_workers else command.pid
+    if not command.alive():
+        return
+    try:
+        os.kill(victim, signal.SIGKILL)
+    except ProcessLookupError:  # a worker that has ended by itself
+        return
+    tally.killed("runs" if victim == command.pid else drawn.workers_name)

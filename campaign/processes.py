@@ -1,0 +1,65 @@
+"""The command `p3s` in processes that start at once: forks of one that has imported everything."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+LONGEST = 300.0
+"""Seconds after which a process counts as stuck."""
+
+
+def _context() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    # Importing starts no threads, so a fork is safe; and it takes longer than all the rest.
+    context.set_forkserver_preload(["p3s.cli.train", "p3s.cli.resume", "p3s.cli.study"])
+    return context
+
+
+def _be_command(arguments: list[str], log: str) -> None:
+    with open(log, "ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from p3s.cli import main
+
+    sys.argv = ["p3s", *arguments]
+    main(arguments)
+
+
+class Command:
+    """`p3s` with these arguments, in a process of its own; what it prints goes to a file."""
+
+    def __init__(self, arguments: Sequence[object], log: Path) -> None:
+        self._log = log
+        words = [str(argument) for argument in arguments]
+        self._process = _context().Process(target=_be_command, args=(words, str(log)))
+        self._process.start()
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
+
+    def alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.is_alive()
+
+    def wait(self, seconds: float = LONGEST) -> int | None:
+        """Its exit code; None if it is alive after so many seconds."""
+        self._process.join(seconds)
+        return self._process.exitcode
+
+    def last_line(self) -> str:
+        """The last thing that it printed."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "nothing printed"
+
+
+def children(pid: int) -> list[int]:
+    """The processes that one has started, in any of its threads."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
+        return sorted(int(child) for task in tasks for child in task.read_text().split())
+    except OSError:
+        return []
