@@ -107,13 +107,13 @@ class Training:
         started = time.perf_counter()
         transitions, episodes = environments.step(actions, active)
         self.stepping_seconds += time.perf_counter() - started
-        self.experience.add(transitions, ended=bool(episodes))
+        ended = [episode.learner for episode in episodes]
+        self.experience.add(transitions, active.tolist(), ended)
         counters.total_steps += len(active)
         for episode in episodes:
             self.updater.metrics.add_episode(episode)
             if self.scheme.counts(counters.time_step - episode.length + 1):
                 self.returns.add(episode)
-        ended = [episode.learner for episode in episodes]
         due = self.rhythm.after(counters.time_step, active, ended)
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)
