@@ -45,8 +45,12 @@ def cases() -> dict[str, list[str]]:
                     f"{world} --scheme {scheme} --algorithm {algorithm} --preset {preset} {SMALL} "
                     + EARLY.get(scheme, "")
                 ).split()
-    for algorithm in ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq", "crossq_td3", "sql"):
+    for algorithm in ("ddpg", "sac_2018", "tqc", "sql"):
         found[f"p3s {algorithm}"] = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL}".split()
+    for algorithm in ("redq", "droq", "crossq", "crossq_td3"):
+        words = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL} --initial-steps 250"
+        found[f"p3s {algorithm}"] = [*words.split(), "--updates-per-step", "1"]
+    found["p3s td3 3-step"] = f"InvertedPendulum-v5 --n-step 3 {SMALL}".split()
     found["p3s sac_discrete"] = f"CartPole-v1 --algorithm sac_discrete {SMALL}".split()
     for algorithm in ("ppo", "acktr"):
         words = f"InvertedPendulum-v5 --scheme rollout --algorithm {algorithm} --rollout-steps 512"

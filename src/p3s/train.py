@@ -137,11 +137,11 @@ class Training:
             self.experience.cut()
             self.updater.metrics.add_lost(environments.lost)
             environments.lost = []
-        self.experience.add(transitions, ended=bool(episodes))
+        ended = [episode.learner for episode in episodes]
+        self.experience.add(transitions, active.tolist(), ended)
         counters.total_steps += len(active)
         for episode in episodes:
             self._note_episode(counters.time_step, episode)
-        ended = [episode.learner for episode in episodes]
         due = self.rhythm.after(counters.time_step, active, ended)
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)

@@ -58,7 +58,7 @@ class TestFields:
         "double", "num_value_actions", "num_particles", "subset_size", "policy_estimate",
         "num_dropped",
     )  # fmt: skip
-    elsewhere = ("batch_size", "policy_period", "normalize_observations")
+    elsewhere = ("batch_size", "policy_period", "n_step", "normalize_observations")
     """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""
 
     def numbers(self, made: Algorithm) -> dict[str, float]:

@@ -18,17 +18,47 @@ SMALL = {"hidden_sizes": (64, 64), "batch_size": 128}
 # copies every 50 (dqn) a population that learns from one replay can lose what it had.
 SOFT = {"hidden_sizes": (64, 64), "batch_size": 64, "target_rate": 0.01, "target_period": 1}
 
+# Twenty updates per own step, whoever makes them.
+MANY = {"learning_rate": 1e-3, "initial_steps": 250, "updates_per_step": 20}
+
 TASKS = {
     "ddpg": ("Pendulum-v1", -250, {**SMALL, "exploration_noise": 0.2, "learning_rate": 5e-4}),
     "sac": ("Pendulum-v1", -250, {**SMALL, "learning_rate": 1e-3}),
+    "redq": ("Pendulum-v1", -250, {**SMALL, **MANY}),
+    "droq": ("Pendulum-v1", -250, {**SMALL, **MANY}),
+    "tqc": ("Pendulum-v1", -250, {**SMALL, "learning_rate": 1e-3}),
+    "crossq": ("Pendulum-v1", -250, {**SMALL, "initial_steps": 250}),
+    "crossq_td3": ("Pendulum-v1", -250, {**SMALL, "initial_steps": 250}),
     "sql": ("Pendulum-v1", -250, {**SOFT, "learning_rate": 1e-3, "reward_scale": 5.0}),
     "dqn": ("CartPole-v1", 400, {}),
     "sac_discrete": ("CartPole-v1", 400, {**SMALL, "learning_rate": 1e-3, "target_rate": 0.02}),
 }
 
 STEPS = {
-    "single": {"ddpg": 12_000, "sac": 10_000, "sql": 10_000, "dqn": 30_000, "sac_discrete": 24_000},
-    "p3s": {"ddpg": 16_000, "sac": 12_000, "sql": 12_000, "dqn": 40_000, "sac_discrete": 32_000},
+    "single": {
+        "ddpg": 12_000,
+        "sac": 10_000,
+        "redq": 2500,
+        "droq": 2500,
+        "tqc": 8000,
+        "crossq": 8000,
+        "crossq_td3": 8000,
+        "sql": 10_000,
+        "dqn": 30_000,
+        "sac_discrete": 24_000,
+    },
+    "p3s": {
+        "ddpg": 16_000,
+        "sac": 12_000,
+        "redq": 6000,
+        "droq": 6000,
+        "tqc": 12_000,
+        "crossq": 12_000,
+        "crossq_td3": 12_000,
+        "sql": 12_000,
+        "dqn": 40_000,
+        "sac_discrete": 32_000,
+    },
 }
 
 
@@ -47,6 +77,19 @@ def test_learns(scheme, algorithm):
     population.learn(steps, progress_bar=False)
     mean = p3s.evaluate(population, episodes=20).mean()
     print(f"{scheme} {algorithm} on {env}: {mean:.1f} after {steps} steps")
+    assert mean > least
+
+
+@pytest.mark.slow
+def test_learns_from_several_steps():
+    env, least, fields = TASKS["sac"]
+    fields = {**fields, "n_step": 3}
+    population = p3s.Population(
+        env, scheme="single", algorithm="sac", preset="paper", evaluation_period=0, **fields
+    )
+    population.learn(10_000, progress_bar=False)
+    mean = p3s.evaluate(population, episodes=20).mean()
+    print(f"single sac over 3 steps on {env}: {mean:.1f} after 10000 steps")
     assert mean > least
 
 

@@ -36,7 +36,7 @@ def stamped(ids: np.ndarray) -> Transition:
 def test_rows_stay_together_across_the_wrap(chunk: int):
     filled = replay(10)
     for start in range(0, 24, chunk):
-        filled.add(stamped(np.arange(start, min(start + chunk, 24))), ended=False)
+        filled.add(stamped(np.arange(start, min(start + chunk, 24))), range(chunk), [])
     assert filled.ring.size == 10
     batch = unpack_transitions(SPEC, filled.ring.sample(np.random.default_rng(0), (500,)))
     ids = batch.observation[:, 0]
@@ -60,8 +60,8 @@ def test_samples_only_what_was_added_and_all_of_it():
 def test_an_update_draws_by_its_number_alone():
     ours, theirs = replay(100), replay(100)
     for index in range(0, 30, 5):
-        ours.add(stamped(np.arange(index, index + 5)), ended=False)
-        theirs.add(stamped(np.arange(index, index + 5)), ended=True)
+        ours.add(stamped(np.arange(index, index + 5)), range(5), [])
+        theirs.add(stamped(np.arange(index, index + 5)), range(5), [3])
         ours.take(index, 2, coming=0)
     ours, theirs = (one.take(7, 3, coming=0) for one in (ours, theirs))
     assert ours.rows.shape[:2] == (3, 4)

@@ -28,7 +28,7 @@ def test_rows_are_stored_as_the_policy_saw_them():
             kept = again
         normalizer.scaling = scaling
         step = Transition(*(values[index : index + 1] for values in steps))
-        kept.add(step, ended=index in (1, 2))
+        kept.add(step, [0], [0] if index in (1, 2) else [])
     taken = kept.take(1, 1, coming=0)
     assert taken.scaling is None
     rollout = kept.unpack(spec, taken.rows[0])

@@ -67,7 +67,7 @@ def test_round_trip(spec, compiled):
 def test_every_sampled_row_is_whole_across_the_wrap(spec, chunk):
     replay = Replay(10, spec, batch_size=100, seed=0, normalizer=Unnormalized())
     for start in range(0, 24, chunk):
-        replay.add(stamped(spec, np.arange(start, min(start + chunk, 24))), ended=False)
+        replay.add(stamped(spec, np.arange(start, min(start + chunk, 24))), range(chunk), [])
     batch = replay.take(1, 5, coming=0)
     assert batch.rows.shape[:2] == (5, 100)
     found = replay.unpack(spec, batch.rows.reshape(500, -1))
@@ -80,7 +80,7 @@ def test_every_sampled_row_is_whole_across_the_wrap(spec, chunk):
 def test_rollouts_have_the_same_fields_and_two_more(spec):
     latest = LatestSteps(spec, padded_to=4, normalizer=Unnormalized())
     for number in range(5):
-        latest.add(stamped(spec, np.array([number])), ended=number == 2)
+        latest.add(stamped(spec, np.array([number])), [0], [0] if number == 2 else [])
         if number == 3:
             again = LatestSteps(spec, padded_to=4, normalizer=Unnormalized())
             again.resume(latest.snapshot())
@@ -96,7 +96,7 @@ def test_rollouts_have_the_same_fields_and_two_more(spec):
 @pytest.mark.parametrize("spec", SPECS)
 def test_observations_for_the_chief_are_those_of_the_rows(spec):
     replay = Replay(30, spec, batch_size=16, seed=0, normalizer=Unnormalized())
-    replay.add(stamped(spec, np.arange(20)), ended=False)
+    replay.add(stamped(spec, np.arange(20)), range(20), [])
     observations = replay.observations(np.random.default_rng(0))
     assert observations.dtype == spec.observation.dtype
     assert observations.shape == (16, *spec.observation.shape)

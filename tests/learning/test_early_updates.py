@@ -52,6 +52,7 @@ class TestEarlyUpdates:
             {},
             pytest.param({"updates_per_step": 3, "buffer_size": 300}, marks=pytest.mark.slow),
             {"updates_per_step": "N"},
+            pytest.param({"n_step": 3}, marks=pytest.mark.slow),
             pytest.param(
                 {"algorithm": "sac", "normalize_observations": True}, marks=pytest.mark.slow
             ),

@@ -20,7 +20,7 @@ OTHER_VALUES = {
         "skip_random_episodes": True,
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
         "distance_estimate": "every_minibatch", "distances_exclude": "new_best",
-        "guide_from_start": False, "batch_size": 9, "policy_period": 3,
+        "guide_from_start": False, "batch_size": 9, "policy_period": 3, "n_step": 3,
         "normalize_observations": True,
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
@@ -115,7 +115,7 @@ class TestFields:
 
     def test_all_are_covered(self):
         """The fields of algorithms that the loop does not use: ../algorithms/test_fields.py."""
-        used_by_the_loop = {"batch_size", "policy_period", "normalize_observations"}
+        used_by_the_loop = {"batch_size", "policy_period", "n_step", "normalize_observations"}
         known, covered = set(used_by_the_loop), set()
         for scheme in SCHEMES:
             algorithm = "ppo" if scheme == "rollout" else "td3"

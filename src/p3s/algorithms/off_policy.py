@@ -50,6 +50,9 @@ class OffPolicy(Algorithm):
     """Widths of the hidden layers of every network."""
     learning_rate: Positive = 3e-4
     """Adam's step size."""
+    n_step: Count = 1
+    """Steps whose rewards are summed up before the value of what follows is added; fewer where an
+    episode ends."""
     adam_momentum: Decay = 0.9
     """Share of its running mean of gradients that Adam keeps at a step (β1)."""
     discount_factor: Share = 0.99
@@ -198,5 +201,12 @@ def value_loss(
 
 
 def bootstrap(batch: Transition, discount_factor: float, next_value: jax.Array) -> jax.Array:
-    """y = r + discount * gamma * V(s'); no lookahead after a termination."""
-    return batch.reward + batch.discount * discount_factor * next_value
+    """y = r + discount * gamma * V(s'); no lookahead after a termination.
+
+    Of several steps, (batch, steps): y = sum_k gamma^k (r_k + gamma discount_k V(s')), k from 0.
+    """
+    if batch.reward.ndim == next_value.ndim:
+        return batch.reward + batch.discount * discount_factor * next_value
+    powers = discount_factor ** jnp.arange(batch.reward.shape[-1], dtype=jnp.float32)
+    each = batch.reward + batch.discount * discount_factor * next_value[..., None]
+    return jnp.sum(powers * each, axis=-1)

@@ -44,6 +44,7 @@ def join_parts(parts: list[Snapshot], stacked: tuple[str, ...]) -> Snapshot:
         "state": state,
         "metrics": join_windows([part["metrics"] for part in parts]),
         "normalizer": parts[0]["normalizer"],
+        "experience": parts[0]["experience"],
         "outbox": {"rows": np.concatenate([part["outbox"]["rows"] for part in parts], axis=1)},
     }
 
@@ -67,6 +68,7 @@ def split_parts(whole: Snapshot, parts: list[range], stacked: tuple[str, ...]) -
                 "state": state,
                 "metrics": {"sums": sums, "counts": counts, "episodes": []},
                 "normalizer": whole["normalizer"],
+                "experience": whole["experience"],
                 "outbox": {"rows": whole["outbox"]["rows"][:, own]},
             }
         )

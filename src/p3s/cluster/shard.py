@@ -25,7 +25,6 @@ from p3s.errors import TrainingStopped
 from p3s.evaluation.playing import Player, Unit
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.experience.replay import Replay
-from p3s.experience.rows import empty_rows, fields, pack
 from p3s.learning.counters import Counters
 from p3s.learning.divergence import diverged_learners
 from p3s.learning.updater import Updater
@@ -54,14 +53,15 @@ class Shard:
         options, algorithm, scheme = config.options, config.algorithm, config.scheme
         assert isinstance(algorithm, OffPolicy)
         self.scheme, self.part, self._seed = scheme, part, options.seed
-        self._exchange_period, self._own = options.exchange_period, slice(part.start, part.stop)
+        self._exchange_period = options.exchange_period
         self.environments = LocalCopies(make, len(part), options.seed, part.start)
         self.spec = self.environments.spec
         moments = RunningMoments(self.spec) if algorithm.normalize_observations else Unnormalized()
         self.normalizer, self.counters = moments, Counters()
         self.replay = Replay(
-            options.buffer_size, self.spec, algorithm.batch_size, options.seed, moments, self._own
-        )
+            options.buffer_size, self.spec, algorithm.batch_size, options.seed, moments,
+            algorithm.n_step, slice(part.start, part.stop),
+        )  # fmt: skip
         self.updater = Updater(
             scheme, self.spec, options.seed, self.replay, moments, self.counters, True,
             options.devices, part,
@@ -114,7 +114,8 @@ class Shard:
         actions = np.asarray(jax.device_get(actions))
         everybody = np.arange(len(self.part))
         transitions, episodes = self.environments.step(actions, everybody)
-        self._outbox.append(pack(self.spec, transitions))
+        ended = [episode.learner for episode in episodes]
+        self._outbox.append(self.replay.pack(transitions, self.part, ended))
         counters.total_steps += self.scheme.num_envs
         return episodes
 
@@ -130,9 +131,9 @@ class Shard:
             return
         own = np.stack(self._outbox)
         everybody = np.concatenate([own if rows is None else rows for rows in arrived], axis=1)
-        rows = everybody.reshape(-1, everybody.shape[-1])
-        self.normalizer.see(fields(rows, self.spec)["observation"])
-        self.replay.ring.add(rows)
+        for rows in everybody:
+            self.normalizer.see(self.replay.observations_of(rows))
+            self.replay.insert(rows, range(len(rows)))
         self._outbox = []
 
     # ------------------------------------------------------------------ the chief
@@ -198,13 +199,14 @@ class Shard:
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """Arrays of this part, from which `resume` continues; everything due was done."""
-        shape = (-1, len(self.part), empty_rows(0, self.spec).shape[1])
-        waiting = np.array(self._outbox, empty_rows(0, self.spec).dtype).reshape(shape)
+        rows = self.replay.ring.rows
+        waiting = np.array(self._outbox, rows.dtype).reshape(-1, len(self.part), rows.shape[1])
         return {
             "environments": self.environments.snapshot(),
             "state": self.updater.snapshot(),
             "metrics": self.updater.metrics.snapshot(),
             "normalizer": self.normalizer.snapshot(),
+            "experience": self.replay.snapshot(),
             "outbox": {"rows": waiting},
         }
 
@@ -219,8 +221,13 @@ class Shard:
         self.updater.resume(snapshot["state"])
         self.updater.metrics.resume(snapshot["metrics"])
         self.normalizer.resume(snapshot["normalizer"])
+        self.replay.resume(snapshot["experience"])
         self._outbox = list(snapshot["outbox"]["rows"].copy())
         return self.environments.continued
+
+    def cut(self) -> None:
+        """Episodes in progress will not continue."""
+        self.replay.cut()
 
     def close(self) -> None:
         """Close the environments."""

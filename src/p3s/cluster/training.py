@@ -30,7 +30,6 @@ from p3s.cluster.parts import join_parts, join_reports, join_windows, split_part
 from p3s.config import Config
 from p3s.envs import Adapter
 from p3s.envs.copies import equal_parts
-from p3s.errors import note
 from p3s.evaluation.playing import Unit
 from p3s.evaluation.protocol import Evaluator, done
 from p3s.experience.normalization import Scaling
@@ -213,8 +212,8 @@ class ShardedTraining(Training):
         split = split_parts(snapshot, self.parts_of_learners, self.scheme.stacked)
         added = {"replay": {"num_added": self.experience.ring.num_added}}
         continued = self.shards.ask_all("resume", [{**part, **added} for part in split])
-        if self._exact_resume and not all(continued):
-            note("an environment could not be restored: new episodes begin")
+        if not all(continued):
+            self.shards.tell_all("cut")
         self._pace.begin_at(self.counters.time_step)
 
     def close(self) -> None:

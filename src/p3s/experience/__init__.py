@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -30,8 +31,8 @@ class Experience(Protocol):
         """Rows that checkpoints write in segments; None if a snapshot holds everything."""
         ...
 
-    def add(self, transitions: Transition, ended: bool) -> None:
-        """Store the transitions of one step, (copies, ...); ended: an episode ended with it."""
+    def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
+        """Store one step of these copies, (copies, ...); ended: whose episode ended with it."""
         ...
 
     def take(self, update: int, num_batches: int, coming: int) -> Batches | None:

@@ -18,4 +18,11 @@ def make_experience(config: Config, spec: EnvSpec, normalizer: Unnormalized) -> 
     if isinstance(algorithm, OnPolicy):
         return LatestSteps(spec, algorithm.rollout_steps, normalizer)
     assert isinstance(algorithm, OffPolicy)
-    return Replay(options.buffer_size, spec, algorithm.batch_size, options.seed, normalizer)
+    return Replay(
+        options.buffer_size,
+        spec,
+        algorithm.batch_size,
+        options.seed,
+        normalizer,
+        algorithm.n_step,
+    )

@@ -6,6 +6,7 @@ the step whose transitions it may or may not need.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from p3s.errors import UserError
 from p3s.experience import Batches
 from p3s.experience.normalization import Unnormalized, normalize
 from p3s.experience.rows import empty_rows, fields, pack, record, unpack_transitions
+from p3s.experience.streams import MARKS, Streams, rows_of_steps
 from p3s.types import Array, EnvSpec, Transition
 
 EVERYTHING = slice(None)
@@ -49,27 +51,35 @@ class Ring:
         self.rows[start : start + len(rows)] = rows
 
     def sample(
+        self, rng: np.random.Generator, shape: tuple[int, ...], coming: int = 0
+    ) -> np.ndarray | None:
+        """Rows drawn uniformly with replacement, shape + (columns,); None as in `draw`."""
+        places = self.draw(rng, shape, coming)
+        return None if places is None else self.rows[places]
+
+    def draw(
         self,
         rng: np.random.Generator,
         shape: tuple[int, ...],
         coming: int = 0,
         own: slice = EVERYTHING,
     ) -> np.ndarray | None:
-        """Rows drawn uniformly with replacement, shape + (columns,).
+        """Places of rows drawn uniformly with replacement.
 
         coming: draw as if this many more rows had been added; None if one of those is drawn.
         own: of the first axis only these; they are the same whoever draws them.
         """
         filled = min(self.num_added + coming, self.capacity)
-        indices = rng.integers(0, filled, shape)[own]
-        if coming and ((indices - self.num_added) % self.capacity < coming).any():
+        places = rng.integers(0, filled, shape)[own]
+        if coming and ((places - self.num_added) % self.capacity < coming).any():
             return None
-        return self.rows[indices]
+        return places
 
 
 class Replay:
     """The shared experience of a run.
 
+    num_steps: of the returns that minibatches hold.
     own: the learners that learn from it here, if not all of them do.
     """
 
@@ -80,53 +90,93 @@ class Replay:
         batch_size: int,
         seed: int,
         normalizer: Unnormalized,
+        num_steps: int = 1,
         own: slice = EVERYTHING,
     ) -> None:
-        self._note = check_memory(capacity, spec)
+        self._note = check_memory(capacity, spec, num_steps)
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
-        self._normalizer, self._own = normalizer, own
-        self.ring = Ring(empty_rows(capacity, spec))
+        self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
+        self._streams = Streams(capacity) if num_steps > 1 else None
+        self._marks = () if self._streams is None else MARKS
+        self.ring = Ring(empty_rows(capacity, spec, self._marks))
 
-    def add(self, transitions: Transition, ended: bool) -> None:
-        self.ring.add(pack(self._spec, transitions))
+    def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
+        self.insert(self.pack(transitions, copies, ended), copies)
+
+    def pack(
+        self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]
+    ) -> np.ndarray:
+        """One step of these copies as rows for `insert`, here or in another replica."""
+        rows = pack(self._spec, transitions, self._marks)
+        if self._streams is not None:
+            fields(rows, self._spec, self._marks)["back"] = [copy in ended for copy in copies]
+        return rows
+
+    def insert(self, rows: np.ndarray, copies: Sequence[int]) -> None:
+        """Store one step of these copies; until now `back` says whose episode ended with it."""
+        if self._streams is not None:
+            back = fields(rows, self._spec, self._marks)["back"]
+            ended = [copy for copy, over in zip(copies, back, strict=True) if over]
+            back[:] = self._streams.add(self.ring.num_added, copies, ended)
+        self.ring.add(rows)
+
+    def observations_of(self, rows: np.ndarray) -> np.ndarray:
+        """What was acted on in these rows, (rows, ...)."""
+        return fields(rows, self._spec, self._marks)["observation"]
 
     def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
         rng = keys.generator(self._seed, "replay", update)
-        rows = self.ring.sample(rng, (num_batches, self._batch_size), coming, self._own)
+        places = self.ring.draw(rng, (num_batches, self._batch_size), coming, self._own)
+        rows = None if places is None else self._rows_at(places, coming)
         return None if rows is None else Batches(rows, self._normalizer.scaling)
+
+    def _rows_at(self, places: np.ndarray, coming: int) -> np.ndarray | None:
+        """What minibatches hold of these places; None if a coming row may belong to it."""
+        if self._streams is None:
+            return self.ring.rows[places]
+        steps = self._streams.steps_from(places, self._num_steps)
+        if coming and self._streams.is_open(steps[:-1]):
+            return None
+        return rows_of_steps(self._spec, self.ring.rows, steps)
 
     def observations(self, rng: np.random.Generator) -> np.ndarray:
         rows = self.ring.sample(rng, (self._batch_size,))
         assert rows is not None
-        return normalize(fields(rows, self._spec)["observation"], self._normalizer.scaling)
+        return normalize(self.observations_of(rows), self._normalizer.scaling)
 
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Transition:
         return unpack_transitions(spec, rows)
 
     def cut(self) -> None:
-        pass  # a transition is whole in itself
+        if self._streams is not None:
+            self._streams.cut()
 
     def describe(self) -> str:
         return self._note
 
     def snapshot(self) -> dict[str, Any]:
-        return {}  # checkpoints write the ring, in segments
+        # Checkpoints write the ring, in segments.
+        return {} if self._streams is None else self._streams.snapshot()
 
     def resume(self, values: dict[str, Any]) -> None:
-        pass
+        if self._streams is not None:
+            back = fields(self.ring.rows, self._spec, self._marks)["back"]
+            self._streams.resume(values, self.ring.num_added, back)
 
 
-def memory_needed(capacity: int, spec: EnvSpec) -> int:
+def memory_needed(capacity: int, spec: EnvSpec, num_steps: int = 1) -> int:
     """Bytes that a replay takes when it is full."""
-    return capacity * record(spec).itemsize
+    if num_steps == 1:
+        return capacity * record(spec).itemsize
+    return capacity * (record(spec, MARKS).itemsize + np.dtype(np.int64).itemsize)
 
 
-def check_memory(capacity: int, spec: EnvSpec) -> str:
+def check_memory(capacity: int, spec: EnvSpec, num_steps: int = 1) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
-    needed, free = memory_needed(capacity, spec), _available_memory()
+    needed, free = memory_needed(capacity, spec, num_steps), _available_memory()
     if free is not None and needed > free:
-        fits = int(0.8 * free) // record(spec).itemsize
+        fits = int(0.8 * free) // memory_needed(1, spec, num_steps)
         raise UserError(
             f"a replay of {capacity:,} transitions takes {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free: --buffer-size {fits} would fit"

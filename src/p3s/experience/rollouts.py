@@ -7,6 +7,7 @@ length, need one compiled program or two.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,14 @@ class LatestSteps:
         self._normalizer = normalizer
         self._rows: list[np.ndarray] = []
 
-    def add(self, transitions: Transition, ended: bool) -> None:
+    def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
         """Append one transition, with its observations as the policy saw them."""
         row = empty_rows(1, self._spec, MARKS)
         view = fields(row, self._spec, MARKS)
         for name, values in transitions._asdict().items():
             seen = normalize(values, self._normalizer.scaling) if "observation" in name else values
             view[name] = np.reshape(seen, view[name].shape)
-        view["ended"], view["present"] = ended, 1
+        view["ended"], view["present"] = bool(ended), 1
         self._rows.append(row[0])
 
     def take(self, update: int, num_batches: int, coming: int) -> Batches | None:

@@ -6,7 +6,8 @@ A row is a packed record; its fields, in order:
 
 With float32 observations an array of rows is float32 itself. With uint8 images it is uint8, and
 the device reads the float32 fields out of their bytes. Rollouts add two fields, `ended` and
-`present`.
+`present`, and a replay of several-step returns one, `back`. A row of such a return has as many
+rewards and discounts as steps.
 """
 
 from __future__ import annotations
@@ -22,37 +23,42 @@ from p3s.types import Array, EnvSpec, Transition
 
 
 @lru_cache(maxsize=8)
-def record(spec: EnvSpec, extra: Sequence[str] = ()) -> np.dtype:
+def record(spec: EnvSpec, extra: Sequence[str] = (), num_steps: int = 1) -> np.dtype:
     """The fields of a row, without padding between them."""
+    steps = () if num_steps == 1 else (num_steps,)
     observation = (spec.observation.dtype, spec.observation.shape)
     action_size = 1 if spec.discrete else spec.action_size
     return np.dtype(
         [
             ("observation", *observation),
             ("action", np.float32, (action_size,)),
-            ("reward", np.float32),
-            ("discount", np.float32),
+            ("reward", np.float32, steps),
+            ("discount", np.float32, steps),
             ("next_observation", *observation),
             *((name, np.float32) for name in extra),
         ]
     )
 
 
-def empty_rows(count: int, spec: EnvSpec, extra: Sequence[str] = ()) -> np.ndarray:
+def empty_rows(
+    count: int, spec: EnvSpec, extra: Sequence[str] = (), num_steps: int = 1
+) -> np.ndarray:
     """Room for `count` rows, (count, columns)."""
     word = np.dtype(spec.observation.dtype)
-    return np.empty((count, record(spec, extra).itemsize // word.itemsize), word)
+    return np.empty((count, record(spec, extra, num_steps).itemsize // word.itemsize), word)
 
 
-def fields(rows: np.ndarray, spec: EnvSpec, extra: Sequence[str] = ()) -> np.ndarray:
+def fields(
+    rows: np.ndarray, spec: EnvSpec, extra: Sequence[str] = (), num_steps: int = 1
+) -> np.ndarray:
     """The same memory as records, (...): fields are read and written by name; on the host."""
-    return rows.view(record(spec, extra))[..., 0]
+    return rows.view(record(spec, extra, num_steps))[..., 0]
 
 
-def pack(spec: EnvSpec, transitions: Transition) -> np.ndarray:
-    """A batch of transitions as rows, (batch, columns)."""
-    rows = empty_rows(len(transitions.reward), spec)
-    view = fields(rows, spec)
+def pack(spec: EnvSpec, transitions: Transition, extra: Sequence[str] = ()) -> np.ndarray:
+    """A batch of transitions as rows, (batch, columns); what is extra is left to be written."""
+    rows = empty_rows(len(transitions.reward), spec, extra)
+    view = fields(rows, spec, extra)
     for name, values in transitions._asdict().items():
         view[name] = np.reshape(values, view[name].shape)
     return rows
@@ -62,8 +68,9 @@ def unpack(spec: EnvSpec, rows: Array, extra: Sequence[str] = ()) -> dict[str, A
     """The fields of rows (..., columns) on the device; discrete actions come back as int32."""
     found: dict[str, Array] = {}
     start, word = 0, np.dtype(spec.observation.dtype)
-    for name in record(spec, extra).names or ():
-        kind = record(spec, extra)[name]
+    kinds = record(spec, extra, _num_steps(spec, rows, extra))
+    for name in kinds.names or ():
+        kind = kinds[name]
         end = start + kind.itemsize // word.itemsize
         columns = rows[..., start:end]
         if kind.base != word:
@@ -74,6 +81,13 @@ def unpack(spec: EnvSpec, rows: Array, extra: Sequence[str] = ()) -> dict[str, A
     if spec.discrete:
         found["action"] = found["action"][..., 0].astype(jnp.int32)
     return found
+
+
+def _num_steps(spec: EnvSpec, rows: Array, extra: Sequence[str]) -> int:
+    """Steps that a row's return is over, by its width: each has a reward and a discount."""
+    width = rows.shape[-1] * np.dtype(spec.observation.dtype).itemsize
+    each = 2 * np.dtype(np.float32).itemsize
+    return 1 + (width - record(spec, extra).itemsize) // each
 
 
 def unpack_transitions(spec: EnvSpec, rows: Array) -> Transition:

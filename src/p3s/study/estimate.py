@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from p3s.algorithms.off_policy import OffPolicy
 from p3s.config import Config
 from p3s.envs import Adapter, EnvName, make_env
 from p3s.experience import replay
@@ -86,10 +87,10 @@ def estimate(
 
 def replay_bytes(config: Config, spec: EnvSpec) -> int:
     """Size of a run's replay at its end, in memory and in a checkpoint."""
-    if config.algorithm.on_policy:
+    if not isinstance(config.algorithm, OffPolicy):
         return 0
     rows = min(config.options.buffer_size, config.options.steps)
-    return replay.memory_needed(rows, spec)
+    return replay.memory_needed(rows, spec, config.algorithm.n_step)
 
 
 def environment_cost(name: EnvName, seconds: float) -> EnvironmentCost:
