@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-SECTIONS: tuple[str, ...] = ("crash_points",)
+SECTIONS: tuple[str, ...] = (
+    "crash_points",
+    "disk_errors",
+    "byte_flips",
+)
 """The modules, in the order in which they run."""
 
 

@@ -7,6 +7,7 @@ environment, run) as text. Loading it executes nothing and checks every name, sh
 from __future__ import annotations
 
 import json
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ FIRST_FORMAT = "p3s-policy-1"
 """p3s 0.1: flat observations only, and shorter names of arrays."""
 SCALING = "normalization"
 FIRST_SCALING = "normalisation"
+CHECKSUM = "crc32"
+"""Files of older versions have none."""
 
 
 class Policy:
@@ -126,8 +129,8 @@ class Policy:
             "discrete": self.spec.discrete,
             **self.about,
         }
-        metadata = {"p3s": json.dumps(description, sort_keys=True)}
-        return save(arrays, metadata)
+        description[CHECKSUM] = _checksum(description, arrays)
+        return save(arrays, {"p3s": json.dumps(description, sort_keys=True)})
 
     def make_env(
         self,
@@ -209,6 +212,15 @@ def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.nd
     return {known.get(core(name), name): array for name, array in arrays.items()}
 
 
+def _checksum(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> int:
+    """Of the description and of every array with its name, type and shape."""
+    total = zlib.crc32(json.dumps(description, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        total = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
+    return total
+
+
 def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not path.is_file():
         raise UserError(f"there is no policy file {path}")
@@ -224,4 +236,7 @@ def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]
     known = (FORMAT, FIRST_FORMAT)
     if not isinstance(description, dict) or description.get("format") not in known:
         raise UserError(f"{path} is not in a format that this version reads ({', '.join(known)})")
+    expected = description.pop(CHECKSUM, None)
+    if expected is not None and expected != _checksum(description, arrays):
+        raise UserError(f"{path} is damaged: it is not what was written")
     return description, arrays

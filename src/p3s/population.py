@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,10 @@ from p3s.presets import DEFAULT_PRESET
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import make_folder, write_text
+from p3s.runs.files import make_folder
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder
+from p3s.runs.records import RunFolder, write_config
 from p3s.train import Training
 
 
@@ -147,7 +146,6 @@ class Population:
         folder.claim()
         try:
             record = {**self._training.config.to_json(), **provenance()}
-            text = json.dumps(record, indent=2) + "\n"
             # The checkpoint comes first and has its own configuration: a kill after it leaves
             # this population, a kill before it the one that was saved there.
             Checkpoints(path / "checkpoints", kept=1).write(
@@ -155,7 +153,7 @@ class Population:
                 {**self._training.snapshot(), "config": record},
                 self._training.experience.ring,
             )
-            write_text(path / "config.json", text)
+            write_config(path, record)
             self.policy.save(path / LAST)
             self._training.best_policy.save(path)
         finally:

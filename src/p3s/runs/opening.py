@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import time
 from collections.abc import Callable
@@ -16,9 +15,9 @@ from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.plugins import import_module
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import make_folder, write_text
+from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder, is_complete, read_config
+from p3s.runs.records import RunFolder, is_complete, read_config, write_config
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
@@ -48,17 +47,21 @@ def begin(
     path = default_folder(config) if out is None else out
     if (path / "config.json").exists():
         raise UserError(f"{path} holds a run already: continue it with 'p3s resume {path}'")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
     training = Training(config, make)
     folder = RunFolder(path, tensorboard)
     make_folder(path)
     folder.claim()
+    write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
     training.attach(folder)
-    record = {**config.to_json(), "tensorboard": tensorboard, **provenance()}
-    write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
     return training
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a folder holds no more than a run leaves that could not begin."""
+    return path.is_dir() and {file.name for file in path.iterdir()} <= {".lock", ".config.json.tmp"}
 
 
 def reopen(
@@ -89,7 +92,7 @@ def reopen(
         folder.close()
         raise
     if steps is not None:
-        write_text(path / "config.json", json.dumps({**record, "steps": steps}, indent=2) + "\n")
+        write_config(path, {**record, "steps": steps})
     return training, notes
 
 
