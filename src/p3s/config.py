@@ -8,8 +8,9 @@ from, in this order: the user, the preset for this environment, the field's defa
 from __future__ import annotations
 
 import dataclasses
+import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,11 +18,20 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.envs import Adapter, EnvName, describe, parse_name
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
-from p3s.field_types import Count, CountOrZero, Mismatch, check_fields, convert, field_types
+from p3s.field_types import (
+    Count,
+    CountOrZero,
+    Mismatch,
+    Positive,
+    check_fields,
+    convert,
+    field_types,
+)
 from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
 from p3s.products import has_half_width_products
 from p3s.schemes import SCHEMES, Scheme, scheme_name
+from p3s.schemes.base import StepScheme
 
 RENAMED = {
     "discount": "discount_factor",
@@ -53,13 +63,30 @@ class RunOptions:
     env_workers: CountOrZero = 0
     """Processes that the environment copies are spread over; 0: this process. For environments
     that take long to step. Results do not depend on it."""
+    env_restarts: CountOrZero = 0
+    """How many processes with environments may be replaced in all, if they die or exceed
+    `env_step_limit`; the episodes of their copies are lost."""
+    env_step_limit: Positive | None = None
+    """Seconds that a step of one environment copy may take, with the reset after it; a process
+    that takes longer is ended. Needs environments in processes of their own (env_workers)."""
     devices: Count | None = None
     """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
     default as many as pay. The last bits of results depend on it."""
+    on_divergence: Literal["stop", "replace"] = "stop"
+    """What follows when parameters of a learner are not finite any more: the run stops, or a
+    perturbed copy of the best of the others takes its place."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000
     """Total environment steps between two rows of metrics.jsonl."""
+
+    def problem(self) -> str | None:
+        """What is wrong with the options taken together, or None."""
+        if self.env_workers == 0 and (self.env_restarts or self.env_step_limit is not None):
+            return "env_restarts and env_step_limit need processes with environments: env_workers"
+        if self.env_step_limit is not None and os.name == "nt":
+            return "env_step_limit is not possible on Windows"
+        return None
 
 
 @dataclass(frozen=True)
@@ -85,9 +112,12 @@ class Config:
         network = getattr(self.algorithm, "network", "auto")
         if network != "auto":
             find_network(network)
-        problem = self.scheme.problem()
+        problem = self.options.problem() or self.scheme.problem()
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
+        side_by_side = isinstance(self.scheme, StepScheme) and self.scheme.num_trained > 1
+        if self.options.on_divergence == "replace" and not side_by_side:
+            problem = "on_divergence replace needs several learners that learn side by side"
         parts, learners = self.options.devices or 1, self.scheme.num_trained
         if learners % parts:
             known = ", ".join(str(n) for n in range(1, learners + 1) if learners % n == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -12,6 +13,11 @@ class UserError(Exception):
 
 class TrainingStopped(UserError):
     """A training that cannot continue: its environment raised, or a number is not finite."""
+
+
+def note(text: str) -> None:
+    """Tell the user something that does not end the run, in one line."""
+    print(f"note: {text}", file=sys.stderr)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

@@ -25,7 +25,7 @@ import jax
 
 from p3s import chief
 from p3s.config import Config, check_environment
-from p3s.envs import Adapter, seeing
+from p3s.envs import Adapter, expecting, seeing
 from p3s.envs.workers import make_copies
 from p3s.errors import TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator
@@ -33,6 +33,8 @@ from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Unnormalized
 from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
+from p3s.learning.divergence import DivergenceGuard
+from p3s.learning.health import Health
 from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
 from p3s.runs.best_policy import BestPolicy
@@ -48,16 +50,20 @@ class Training:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        self.make = make = seeing(make, config.algorithm.observations_seen)
+        make = seeing(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
         self.spec, self.about_actions = example.env_spec, example.about_actions()
         example.close()
+        self.make = make = expecting(make, self.spec)
         seed, count = self.options.seed, self.scheme.num_envs
         normalized = config.algorithm.normalize_observations
         self.normalizer = RunningMoments(self.spec) if normalized else Unnormalized()
         self.experience = make_experience(config, self.spec, self.normalizer)
-        self.environments = make_copies(make, count, seed, self.options.env_workers)
+        self.environments = make_copies(
+            make, count, seed, self.options.env_workers, self.options.env_restarts,
+            self.options.env_step_limit,
+        )  # fmt: skip
         self.rhythm = self.scheme.rhythm()
         self.returns = RecentReturns(count, self.scheme.num_recent)
         self.counters = Counters()
@@ -65,6 +71,9 @@ class Training:
             self.scheme, self.spec, seed, self.experience, self.normalizer, self.counters, overlap,
             self.options.devices,
         )  # fmt: skip
+        replaces = self.options.on_divergence == "replace"
+        self.divergence = DivergenceGuard(self.updater, self.returns, self.counters, seed, replaces)
+        self.health = Health(self.scheme, self.spec, self.experience)
         self.evaluations = EvaluationQueue(
             Evaluator(make, config.algorithm, seed, self.options.evaluation_workers)
         )
@@ -102,11 +111,17 @@ class Training:
         active = self.rhythm.active(until - counters.total_steps)
         self.normalizer.see(environments.observations[active])
         actions = self.updater.actions(environments.observations)
+        actions, replaced = self.divergence.sound_actions(actions, environments.observations)
+        self._append("lineage", replaced)
         self.updater.run_ahead(self.rhythm.updates_after(counters.time_step), len(active))
         actions = jax.device_get(actions)
         started = time.perf_counter()
         transitions, episodes = environments.step(actions, active)
         self.stepping_seconds += time.perf_counter() - started
+        if environments.lost:
+            self.experience.cut()
+            self.updater.metrics.add_lost(environments.lost)
+            environments.lost = []
         self.experience.add(transitions, ended=bool(episodes))
         counters.total_steps += len(active)
         for episode in episodes:
@@ -118,8 +133,10 @@ class Training:
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)
         if due.review:
+            self._append("lineage", self.divergence.check())
             self.last_review = self.updater.review(self.returns)
-            self.folder.append("lineage", self.last_review)
+            self._append("lineage", [self.last_review])
+            self.health.see_review(self.last_review)
 
     @property
     def total_steps(self) -> int:
@@ -139,8 +156,12 @@ class Training:
         self._checkpoint_due = overdue or due(self.options.checkpoint_period)
         if log:
             self.updater.settle()
+            metrics = self.updater.metrics
+            policy_steps = metrics.counts.get("policy_loss", 0)
+            self.health.see_learners(self.updater.state, metrics.means(), policy_steps)
         evaluation = due(self.options.evaluation_period)
         if evaluation:
+            self._append("lineage", self.divergence.check())
             self.evaluations.begin(self)
         # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
         self._collect_evaluations(wait=last or (evaluation and overdue))
@@ -149,6 +170,10 @@ class Training:
             self.folder.append("metrics", self.updater.metrics.row(self.counters, means))
         if last or (self._checkpoint_due and not self.evaluations.under_way):
             self.checkpoint()
+
+    def _append(self, stream: str, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            self.folder.append(stream, row)
 
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
@@ -192,12 +217,14 @@ class Training:
         """Continue from a snapshot; the replay's rows are already in place."""
         for name, part in self.parts.items():
             part.resume(snapshot.get(name, {}))
-        if not self.environments.exact_resume:
+        if not self.environments.continued:
             self.experience.cut()
 
     def checkpoint(self) -> None:
         """Write a checkpoint and the policies into the run folder."""
         self._checkpoint_due = False
+        if not self.divergence.replaces:
+            self.divergence.check()  # the last checkpoint must be one to go on from
         self.folder.checkpoint(self)
 
     def attach(self, folder: RunFolder) -> None:

@@ -18,6 +18,7 @@ import contextlib
 import os
 import pickle
 import queue
+import select
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ class CannotWork(Exception):
 
 
 class WorkerDied(Exception):
-    """A worker is gone."""
+    """A worker is gone; the message says how it ended."""
 
 
 def pickled(message: Any) -> bytes:
@@ -81,27 +82,44 @@ class WorkerProcess:
         try:
             _write(self.process.stdin, data)
         except (OSError, ValueError) as error:
-            raise WorkerDied from error
+            raise WorkerDied(self._ending()) from error
 
     def send(self, message: Any) -> None:
         """Hand over a message; WorkerDied if nobody is there, CannotWork if it cannot be told."""
         self._send(pickled(message))
 
-    def receive(self) -> Any:
+    def receive(self, deadline: float | None = None) -> Any:
         """The answer to the oldest message without one.
 
         TrainingStopped and CannotWork are raised here as there; WorkerDied if nobody is there.
+        deadline: by time.monotonic(); a worker that has not answered by then is killed.
         """
         assert self.process.stdout is not None
+        if deadline is not None:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                self.kill()
+                raise WorkerDied("it took longer than the limit for a step")
         try:
             kind, value = pickle.loads(_read(self.process.stdout))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
-            raise WorkerDied from error
+            raise WorkerDied(self._ending()) from error
         if kind == "stopped":
             raise TrainingStopped(value)
         if kind == "cannot work":
             raise CannotWork(value)
         return value
+
+    def _ending(self) -> str:
+        """How a process ended that no longer answers."""
+        try:
+            code = self.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipes"
+        if code >= 0:
+            return f"exit code {code}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"killed by {known.get(-code, f'signal {-code}')}"
 
     def kill(self) -> None:
         """End it at once."""

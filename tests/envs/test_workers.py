@@ -155,7 +155,7 @@ class TestInterrupted:
         copies.start()
         actions = np.zeros((4, copies.spec.action_size), np.float32)
 
-        def interrupt(index):
+        def interrupt(index, deadline):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:

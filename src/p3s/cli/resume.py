@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from p3s.cli.arguments import Run
 from p3s.cli.train import train
@@ -24,6 +25,12 @@ class Options:
     env_workers: int | None = None
     """Processes that the environment copies are spread over, this time; results do not depend on
     it."""
+    env_restarts: int | None = None
+    """How many processes with environments may be replaced, this time."""
+    env_step_limit: float | None = None
+    """Seconds that a step of one environment copy may take, this time."""
+    on_divergence: Literal["stop", "replace"] | None = None
+    """What follows when a learner diverges, this time: a stop, or another in its place."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -38,6 +45,9 @@ def run(options: Options) -> int:
         options.steps,
         evaluation_workers=options.evaluation_workers,
         env_workers=options.env_workers,
+        env_restarts=options.env_restarts,
+        env_step_limit=options.env_step_limit,
+        on_divergence=options.on_divergence,
     )
     for note in notes:
         print(note)

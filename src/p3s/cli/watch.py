@@ -39,8 +39,9 @@ def view(path: Path) -> Panel:
         f"{latest.get('steps_per_second', 0):,.0f} steps/s",
     )
     parts: list[Any] = [bar, _scores(rows["evaluations"]), _learners(latest)]
-    if rows["lineage"] and "beta" in rows["lineage"][-1]:
-        parts.append(_chief(rows["lineage"], config["scheme_fields"]))
+    reviews = [row for row in rows["lineage"] if "beta" in row]
+    if reviews:
+        parts.append(_chief(reviews, config["scheme_fields"]))
     env = config["environment"]["id"] if config["environment"] else "custom environment"
     title = f"{config['scheme']}-{config['algorithm']} on {env}, seed {config['seed']}"
     return Panel(Group(*parts), title=title, subtitle=str(path), expand=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from p3s.envs.adapter import Adapter, describe, seeing
+from p3s.envs.adapter import Adapter, describe, expecting, seeing
 from p3s.envs.delay import Delay, DelayedReward
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
@@ -67,6 +67,7 @@ __all__ = [
     "EnvName",
     "EnvSource",
     "describe",
+    "expecting",
     "make_env",
     "parse_name",
     "seeing",

@@ -34,7 +34,7 @@ class Adapter(gymnasium.Wrapper):
         own = env.observation_space
         if not own.is_np_flattenable:
             raise UserError(f"observations of {describe(env)} cannot be flattened: {own}")
-        self._own_observation_space = own
+        self._own_observation_space, self._own_action_space = own, env.action_space
         self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
         self._spec = observation_spec(own)
         *others, last = self._spec.shape
@@ -57,6 +57,8 @@ class Adapter(gymnasium.Wrapper):
                 f"actions of {describe(env)} are {type(env.action_space).__name__}: "
                 "only Box and Discrete actions can be learned"
             )
+        else:
+            self.action_space = spaces.Discrete(int(env.action_space.n))
 
     @property
     def env_spec(self) -> EnvSpec:
@@ -79,6 +81,7 @@ class Adapter(gymnasium.Wrapper):
 
     def reset(self, **kwargs: Any) -> tuple[np.ndarray, dict[str, Any]]:
         observation, info = self.env.reset(**kwargs)
+        self._check_spaces()
         if not isinstance(info, dict):
             raise ValueError("reset must return an observation and a dict")
         first = self._as_array(observation)
@@ -87,8 +90,20 @@ class Adapter(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(self._own_action(action))
+        if (terminated or truncated) and "final_obs" in info:
+            # It has begun the next episode by itself (Gymnasium's autoreset in the same step).
+            observation = info["final_obs"]
         seen = self._with_latest(self._as_array(observation))
         return seen, float(reward), bool(terminated), bool(truncated), info
+
+    def _check_spaces(self) -> None:
+        """Refuse an environment whose spaces are no longer those that it was made with."""
+        now = self.env.observation_space, self.env.action_space
+        for space, own in zip(
+            now, (self._own_observation_space, self._own_action_space), strict=True
+        ):
+            if space is not own and space != own:
+                raise ValueError(f"the environment changed its space from {own} to {space}")
 
     def _with_latest(self, observation: np.ndarray) -> np.ndarray:
         """The observation and those before it, as many as are shown."""
@@ -101,7 +116,7 @@ class Adapter(gymnasium.Wrapper):
 
     def _as_array(self, observation: Any) -> np.ndarray:
         if self._spec.is_image:
-            array = np.asarray(observation, np.uint8)
+            array = _as_bytes(observation)
             array = array[..., None] if array.ndim == 2 else array
         else:
             if not self._plain:
@@ -131,6 +146,16 @@ class Adapter(gymnasium.Wrapper):
         return own if self._flat_actions else own.reshape(self._box.shape)
 
 
+def _as_bytes(image: Any) -> np.ndarray:
+    """An image as uint8; ValueError for numbers that are none."""
+    array = np.asarray(image)
+    if array.dtype == np.uint8:
+        return array
+    if not np.issubdtype(array.dtype, np.integer) or array.min() < 0 or array.max() > 255:
+        raise ValueError(f"an image of {array.dtype} is not of whole numbers from 0 to 255")
+    return array.astype(np.uint8)
+
+
 def seeing(make: Callable[[], Adapter], observations_seen: int) -> Callable[[], Adapter]:
     """A function that makes the same environments, which show so many observations at once."""
     return make if observations_seen == 1 else partial(_remake, make, observations_seen)
@@ -138,6 +163,19 @@ def seeing(make: Callable[[], Adapter], observations_seen: int) -> Callable[[], 
 
 def _remake(make: Callable[[], Adapter], observations_seen: int) -> Adapter:
     return Adapter(make().env, observations_seen)
+
+
+def expecting(make: Callable[[], Adapter], spec: EnvSpec) -> Callable[[], Adapter]:
+    """A function that makes the same environments, and refuses one with other shapes."""
+    return partial(_make_expected, make, spec)
+
+
+def _make_expected(make: Callable[[], Adapter], spec: EnvSpec) -> Adapter:
+    made = make()
+    if made.env_spec != spec:
+        made.close()
+        raise UserError(f"a new copy of the environment has {made.env_spec}, the first had {spec}")
+    return made
 
 
 def observation_spec(space: gymnasium.Space[Any]) -> ObservationSpec:

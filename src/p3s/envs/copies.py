@@ -14,10 +14,12 @@ import numpy as np
 
 from p3s import keys
 from p3s.envs import Adapter
-from p3s.envs.state import can_capture, capturable_names, capture, restore
-from p3s.errors import TrainingStopped, environment_error
+from p3s.envs.state import capture, restore, uncaptured
+from p3s.errors import TrainingStopped, environment_error, note
 from p3s.types import EnvSpec, Episode, Transition
 
+LARGEST = float(np.finfo(np.float32).max)
+"""What learners can be told; a larger reward would be infinite to them."""
 PER_COPY = ("observations", "totals", "lengths", "num_episodes")
 """Arrays of a snapshot with an entry for each copy."""
 
@@ -44,6 +46,10 @@ class Environments(Protocol):
     """What the copies show now, (copies, *shape)."""
     exact_resume: bool
     """Whether a snapshot holds the episodes in progress."""
+    continued: bool
+    """Whether the last resume went on with every episode."""
+    lost: list[int]
+    """Whose episodes broke off without an end; who takes note of them empties it."""
 
     def start(self) -> None:
         """Begin the first episode in every copy."""
@@ -58,7 +64,7 @@ class Environments(Protocol):
         ...
 
     def resume(self, values: dict[str, Any]) -> None:
-        """Continue from a snapshot; without states, with a new episode in each copy."""
+        """Continue from a snapshot; a copy without a state in it begins a new episode."""
         ...
 
     def close(self) -> None:
@@ -75,7 +81,7 @@ class LocalCopies:
     def __init__(
         self, make: Callable[[], Adapter], num_copies: int, seed: int, first: int = 0
     ) -> None:
-        self._seed, self._first = seed, first
+        self._make, self._seed, self._first = make, seed, first
         self.envs = [make() for _ in range(num_copies)]
         self.spec: EnvSpec = self.envs[0].env_spec
         shape, dtype = self.spec.observation.shape, self.spec.observation.dtype
@@ -83,8 +89,10 @@ class LocalCopies:
         self.totals = np.zeros(num_copies, np.float64)
         self.lengths = np.zeros(num_copies, np.int64)
         self.num_episodes = np.zeros(num_copies, np.int64)
-        self.exact_resume = can_capture(make, keys.integer(seed, "probe"))
-        self._names: list[list[str]] | None = None
+        self._left_out = uncaptured(make, keys.integer(seed, "probe"))
+        self.exact_resume, self.continued = self._left_out is not None, True
+        self.lost: list[int] = []
+        self._said = False
 
     def start(self) -> None:
         for index in range(len(self.envs)):
@@ -139,35 +147,65 @@ class LocalCopies:
         if not self.num_episodes.any():
             return {}
         values: dict[str, Any] = {name: getattr(self, name) for name in PER_COPY}
-        if not self.exact_resume:
-            return values
-        if self._names is None:
-            self._names = capturable_names(self.envs[0])
-        states = [capture(env, self._names) for env in self.envs]
-        return values | {
-            state_name(index): np.frombuffer(state, np.uint8) for index, state in enumerate(states)
-        }
+        for index in range(len(self.envs)):
+            state = self._capture(index)
+            if state is not None:
+                values[state_name(index)] = np.frombuffer(state, np.uint8)
+        return values
+
+    def _capture(self, index: int) -> bytes | None:
+        """A copy's state; None if it cannot be captured, which is said once."""
+        if self._left_out is None:
+            return None
+        try:
+            return capture(self.envs[index], self._left_out)
+        except Exception as error:
+            if not self._said:
+                self._said = True
+                whose = f"learner {self._first + index}'s environment"
+                note(
+                    f"the state of {whose} cannot be captured any more "
+                    f"({type(error).__name__}: {error}): a resume begins a new episode"
+                )
+            return None
 
     def resume(self, values: dict[str, Any]) -> None:
         if not values:
             return
         for name in PER_COPY:
             setattr(self, name, values[name].copy())
-        if state_name(0) not in values:
-            self.exact_resume = False
-            self.start()
-            return
-        for index, env in enumerate(self.envs):
-            env.reset(seed=0)
-            restore(env, values[state_name(index)].tobytes())
+        self.continued = True
+        for index in range(len(self.envs)):
+            if not self._restore(index, values.get(state_name(index))):
+                self.continued = False
+                self._reset(index)
+
+    def _restore(self, index: int, state: np.ndarray | None) -> bool:
+        """Whether a copy is in its captured state again."""
+        whose = f"the environment of learner {self._first + index}"
+        if state is None:
+            # Where no state can be captured at all, the start of the run says so.
+            if self._left_out is not None:
+                note(f"{whose} begins a new episode: the checkpoint does not hold its state")
+            return False
+        try:
+            self.envs[index].reset(seed=0)
+            restore(self.envs[index], state.tobytes())
+        except Exception as error:
+            reason = f"its state cannot be restored ({type(error).__name__}: {error})"
+            note(f"{whose} begins a new episode: {reason}")
+            self.envs[index].close()
+            self.envs[index] = self._make()  # the old one may be half restored
+            return False
+        return True
 
     def close(self) -> None:
         for env in self.envs:
             env.close()
 
     def _check_finite(self, what: str, values: np.ndarray) -> None:
-        """Stop if one of the stacked values is not finite, and say whose."""
-        finite = np.isfinite(values)
+        """Stop if one of the stacked values is not finite as a float32, and say whose."""
+        finite = np.abs(values) <= LARGEST
         if not finite.all():
             index = int(np.argwhere(~finite)[0][0])
             raise TrainingStopped(f"the {what.format(self._first + index)} is {values[index]}")

@@ -2,8 +2,9 @@
 """Capture and restore the state of an environment in the middle of an episode.
 
 Each layer of the wrapper stack contributes the attributes that can be pickled, and a MuJoCo
-simulation its integration state. Whether that is enough is not assumed but tried: `can_capture`
-plays on from a restored copy and compares to the bit.
+simulation its integration state. Whether that is enough is not assumed but tried: `uncaptured`
+plays on from a restored copy and compares to the bit. Attributes that cannot be pickled at the
+start are then known not to be needed. One that cannot be pickled later is not, so `capture` fails.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 
 _SKIPPED = ("env", "model", "data", "mujoco_renderer")
 _PROBE_STEPS = 25
+LeftOut = list[set[str]]
+"""For each layer, outermost first, the attributes that a captured state can do without."""
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
@@ -36,10 +39,9 @@ def _picklable(value: Any) -> bool:
     return True
 
 
-def capturable_names(env: gymnasium.Env) -> list[list[str]]:
-    """For each layer, outermost first, the attributes that can be captured."""
+def _unpicklable_names(env: gymnasium.Env) -> LeftOut:
     return [
-        [name for name, value in vars(layer).items() if name not in _SKIPPED and _picklable(value)]
+        {name for name, value in vars(layer).items() if not _picklable(value)}
         for layer in _layers(env)
     ]
 
@@ -54,11 +56,15 @@ def _simulation(env: gymnasium.Env) -> tuple[Any, Any, Any] | None:
     return None
 
 
-def capture(env: gymnasium.Env, names: list[list[str]]) -> bytes:
-    """The state of an environment, as bytes for `restore`."""
+def capture(env: gymnasium.Env, left_out: LeftOut) -> bytes:
+    """The state of an environment, as bytes for `restore`; raises if it cannot be pickled."""
     attributes = [
-        {name: vars(layer)[name] for name in layer_names if name in vars(layer)}
-        for layer, layer_names in zip(_layers(env), names, strict=True)
+        {
+            name: value
+            for name, value in vars(layer).items()
+            if name not in _SKIPPED and (name not in names or _picklable(value))
+        }
+        for layer, names in zip(_layers(env), left_out, strict=True)
     ]
     physics = None
     simulation = _simulation(env)
@@ -86,28 +92,29 @@ def restore(env: gymnasium.Env, state: bytes) -> None:
         data.xpos[:], data.xipos[:] = xpos, xipos
 
 
-def can_capture(make: Any, seed: int) -> bool:
-    """Whether an environment restored in mid-episode plays on as the captured one does."""
+def uncaptured(make: Any, seed: int) -> LeftOut | None:
+    """What captured states leave out; None if a restored environment would not play on exactly."""
     original, copy = make(), make()
     try:
-        return _plays_on(original, copy, seed)
+        original.reset(seed=seed)
+        left_out = _unpicklable_names(original)
+        return left_out if _plays_on(original, copy, left_out, seed) else None
     except Exception:
-        return False
+        return None
     finally:
         original.close()
         copy.close()
 
 
-def _plays_on(original: gymnasium.Env, copy: gymnasium.Env, seed: int) -> bool:
+def _plays_on(original: gymnasium.Env, copy: gymnasium.Env, left_out: LeftOut, seed: int) -> bool:
+    """Whether a copy restored in mid-episode plays on as the captured one does."""
     original.action_space.seed(seed)
-    original.reset(seed=seed)
-    names = capturable_names(original)
     for _ in range(3):
         _, _, terminated, truncated, _ = original.step(original.action_space.sample())
         if terminated or truncated:
             original.reset()
     copy.reset(seed=seed + 1)
-    restore(copy, capture(original, names))
+    restore(copy, capture(original, left_out))
     for _ in range(_PROBE_STEPS):
         action = original.action_space.sample()
         ours, theirs = original.step(action), copy.step(action)

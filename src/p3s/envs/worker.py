@@ -9,7 +9,7 @@ import numpy as np
 
 from p3s.envs import Adapter
 from p3s.envs.copies import LocalCopies
-from p3s.envs.workers import Layout, attach
+from p3s.envs.shared_memory import Layout, attach
 from p3s.types import EnvSpec, Episode
 from p3s.worker_process import Handler, serve
 
@@ -37,6 +37,11 @@ class Held:
         self._copies.start()
         return self._copies.observations
 
+    def begin_again(self, num_episodes: np.ndarray) -> np.ndarray:
+        """Begin the next episodes, in the place of a worker that died."""
+        self._copies.num_episodes[:] = num_episodes
+        return self.start()
+
     def share(self, place: tuple[str, Layout]) -> None:
         """Use this shared memory from now on, the part of these copies."""
         self._shared = {name: array[self._own] for name, array in attach(*place).items()}
@@ -55,10 +60,10 @@ class Held:
         """Arrays from which `resume` continues."""
         return self._copies.snapshot()
 
-    def resume(self, values: dict[str, Any]) -> np.ndarray:
-        """Continue from a snapshot."""
+    def resume(self, values: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Continue from a snapshot; observations, episodes so far, whether every one goes on."""
         self._copies.resume(values)
-        return self._copies.observations
+        return self._copies.observations, self._copies.num_episodes, self._copies.continued
 
     def close(self) -> None:
         """Close the copies."""

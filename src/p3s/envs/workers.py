@@ -5,111 +5,95 @@ group in workers steps, resets and is snapshotted to the bit like one in this pr
 snapshot of either continues in the other. Observations, actions, rewards and discounts are in
 memory that all processes share; a message per step says which copies are to step, and the answer
 which episodes ended.
+
+A worker that dies, or takes too long for a step, may be replaced. The episodes of its copies are
+lost: each begins its next one, and takes the step that was due there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from p3s.envs import Adapter
 from p3s.envs.copies import PER_COPY, Environments, LocalCopies, Steps, state_name
-from p3s.errors import TrainingStopped, UserError
+from p3s.envs.shared_memory import Layout, attach, memory_file, shared_size
+from p3s.errors import TrainingStopped, UserError, note
 from p3s.types import Episode, Transition
 from p3s.worker_process import CannotWork, WorkerDied, WorkerProcess, pickled
 
 MODULE = "p3s.envs.worker"
-MEMORY = Path("/dev/shm")
-"""Where files are memory, on Linux."""
-Layout = dict[str, tuple[tuple[int, ...], str]]
-"""Shape and type of every shared array."""
-
-
-def attach(path: str, layout: Layout) -> dict[str, np.ndarray]:
-    """The arrays of a shared file."""
-    arrays, start = {}, 0
-    for name, (shape, dtype) in layout.items():
-        # As a plain array, which is faster to index than a memmap.
-        arrays[name] = np.memmap(path, np.dtype(dtype), "r+", start, shape).view(np.ndarray)
-        start += -(-arrays[name].nbytes // 64) * 64
-    return arrays
-
-
-def shared_size(layout: Layout) -> int:
-    """Bytes of a shared file, every array at a multiple of 64."""
-    sizes = (np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in layout.values())
-    return sum(-(-size // 64) * 64 for size in sizes)
-
-
-def _memory_file(size: int) -> tuple[int, str]:
-    """An open file of this size, in memory if there is room for it."""
-    for folder in (MEMORY, None):
-        if folder is not None and not folder.is_dir():
-            continue
-        handle, path = tempfile.mkstemp(prefix="p3s-", dir=folder)
-        try:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(handle, 0, size)  # a full disk is noticed here, not at a write
-            else:
-                os.truncate(handle, size)
-        except OSError:
-            os.close(handle)
-            os.unlink(path)
-            continue
-        return handle, path
-    raise UserError(f"there is no room for {size:,} bytes that processes share: env_workers 0")
 
 
 def make_copies(
-    make: Callable[[], Adapter], num_copies: int, seed: int, num_workers: int
+    make: Callable[[], Adapter],
+    num_copies: int,
+    seed: int,
+    num_workers: int,
+    restarts: int = 0,
+    step_limit: float | None = None,
 ) -> Environments:
     """Copies in this process, or in workers."""
     if num_workers == 0:
         return LocalCopies(make, num_copies, seed)
     try:
-        return WorkerCopies(make, num_copies, seed, num_workers)
+        return WorkerCopies(make, num_copies, seed, num_workers, restarts, step_limit)
     except CannotWork as error:
         raise UserError(f"env_workers must be 0 for this environment: {error}") from error
 
 
 class WorkerCopies:
-    """N copies in other processes, stepped side by side."""
+    """N copies in other processes, stepped side by side.
+
+    restarts: how many workers may be replaced, in all; step_limit: seconds for a step of one copy.
+    """
 
     def __init__(
-        self, make: Callable[[], Adapter], num_copies: int, seed: int, num_workers: int
+        self,
+        make: Callable[[], Adapter],
+        num_copies: int,
+        seed: int,
+        num_workers: int,
+        restarts: int = 0,
+        step_limit: float | None = None,
     ) -> None:
         parts = np.array_split(np.arange(num_copies), min(num_workers, num_copies))
         self._parts = [(int(part[0]), int(part[-1]) + 1) for part in parts]
-        orders = [pickled((make, end - first, seed, first)) for first, end in self._parts]
+        self._orders = [pickled((make, end - first, seed, first)) for first, end in self._parts]
+        self._restarts_left, self._step_limit = restarts, step_limit
         self.workers: list[WorkerProcess] = []
         self._unanswered = False
+        self.continued = True
+        self.lost: list[int] = []
+        self._num_episodes = np.zeros(num_copies, np.int64)
+        self._shared: dict[str, np.ndarray] = {}
         try:
-            for order in orders:
+            for order in self._orders:
                 self.workers.append(WorkerProcess(MODULE, order))
             (self.spec, self.exact_resume), *_ = self._ask_all("about")
         except BaseException as error:
             self.close()
             if isinstance(error, WorkerDied):
-                raise UserError("a process for environments died at its start") from error
+                raise UserError(
+                    f"a process for environments died at its start ({error})"
+                ) from error
             raise
         shape, dtype = self.spec.observation.shape, self.spec.observation.dtype
         self.observations = np.zeros((num_copies, *shape), dtype)
-        self._shared: dict[str, np.ndarray] = {}
 
     def start(self) -> None:
         self._collect_observations(self._ask_all("start"))
+        self._num_episodes[:] = 1
 
     def step(self, actions: np.ndarray, active: np.ndarray) -> Steps:
         if not self._shared:
-            self._share(actions)
-        shared = self._shared
-        shared["actions"][:] = actions
+            self._share(self._layout(actions))
+        self._shared["actions"][:] = actions
         orders = {}
         for index, (first, end) in enumerate(self._parts):
             own = active[(active >= first) & (active < end)] - first
@@ -118,7 +102,9 @@ class WorkerCopies:
         ended: list[Episode] = [
             episode for episodes in self._ask("step", orders) for episode in episodes
         ]
-        before = self.observations
+        for episode in ended:
+            self._num_episodes[episode.learner] += 1
+        before, shared = self.observations, self._shared
         self.observations = np.array(shared["observations"])
         steps = Transition(
             before[active],
@@ -129,21 +115,27 @@ class WorkerCopies:
         )
         return Steps(steps, ended)
 
-    def _share(self, actions: np.ndarray) -> None:
-        """Make the shared memory, whose form depends on the actions."""
+    def _layout(self, actions: np.ndarray) -> Layout:
+        """The form of the shared memory, which depends on the actions."""
         count, seen = len(self.observations), self.observations
         observations = seen.shape, seen.dtype.str
-        layout: Layout = {
+        return {
             "actions": (actions.shape, actions.dtype.str),
             "observations": observations,
             "next_observations": observations,
             "rewards": ((count,), np.dtype(np.float64).str),
             "discounts": ((count,), np.dtype(np.float32).str),
         }
-        handle, path = _memory_file(shared_size(layout))
+
+    def _share(self, layout: Layout) -> None:
+        """Make the shared memory, with what was in the one before."""
+        handle, path = memory_file(shared_size(layout))
         try:
-            self._shared = attach(path, layout)
-            self._shared["observations"][:] = seen
+            shared = attach(path, layout)
+            shared["observations"][:] = self.observations
+            for name, values in self._shared.items():
+                shared[name][:] = values
+            self._shared = shared
             self._ask_all("share", [(path, layout)] * len(self.workers))
         finally:
             os.close(handle)
@@ -172,8 +164,10 @@ class WorkerCopies:
                 if state_name(first + index) in values:
                     part[state_name(index)] = values[state_name(first + index)]
             parts.append(part)
-        self._collect_observations(self._ask_all("resume", parts))
-        self.exact_resume = self.exact_resume and state_name(0) in values
+        resumed = self._ask_all("resume", parts)
+        self._collect_observations([observations for observations, _, _ in resumed])
+        self._num_episodes = np.concatenate([counts for _, counts, _ in resumed])
+        self.continued = all(continued for _, _, continued in resumed)
 
     def _collect_observations(self, parts: list[np.ndarray]) -> None:
         self.observations = np.concatenate(parts)
@@ -200,34 +194,67 @@ class WorkerCopies:
                 "a step of the environments was interrupted: load the last checkpoint or save"
             )
         self._unanswered = True
-        for index, argument in arguments.items():
-            self._send(index, what, argument)
-        answers, errors = [], []
-        for index in arguments:
+        deadlines = {
+            index: self._send(index, what, argument) for index, argument in arguments.items()
+        }
+        answers: dict[int, Any] = {}
+        deaths: dict[int, WorkerDied] = {}
+        errors: list[Exception] = []
+        for index, deadline in deadlines.items():
             try:
-                answers.append(self._receive(index))
+                answers[index] = self._receive(index, deadline)
+            except WorkerDied as error:
+                deaths[index] = error
             except (TrainingStopped, CannotWork) as error:
                 errors.append(error)
         self._unanswered = False
-        if not errors:
-            return answers
-        if isinstance(errors[0], TrainingStopped) or what == "about":
+        if errors and (isinstance(errors[0], TrainingStopped) or what == "about"):
             raise errors[0]
-        raise TrainingStopped(f"the environments cannot {what}: {errors[0]}") from errors[0]
+        if errors:
+            raise TrainingStopped(f"the environments cannot {what}: {errors[0]}") from errors[0]
+        for index, death in deaths.items():
+            if what == "about":
+                raise death
+            self._replace(index, death)
+            # A replacement has the shared memory already.
+            again = {} if what == "share" else {index: arguments[index]}
+            answers |= zip(again, self._ask(what, again), strict=True)
+        return [answers.get(index) for index in arguments]
 
-    def _send(self, index: int, what: str, argument: Any) -> None:
-        try:
+    def _send(self, index: int, what: str, argument: Any) -> float | None:
+        """When the answer to a message is overdue, if ever."""
+        with contextlib.suppress(WorkerDied):  # there will be no answer
             self.workers[index].send((what, argument))
-        except WorkerDied as error:
-            raise self._death(index) from error
+        if self._step_limit is None or what not in ("start", "step"):
+            return None
+        first, end = self._parts[index]
+        copies = len(argument) if what == "step" else end - first
+        return time.monotonic() + copies * self._step_limit
 
-    def _receive(self, index: int) -> Any:
-        try:
-            return self.workers[index].receive()
-        except WorkerDied as error:
-            raise self._death(index) from error
+    def _receive(self, index: int, deadline: float | None) -> Any:
+        return self.workers[index].receive(deadline)
 
-    def _death(self, index: int) -> TrainingStopped:
+    def _replace(self, index: int, death: WorkerDied) -> None:
+        """A new worker in the place of one that died, with new episodes in all of its copies."""
         first, end = self._parts[index]
         whose = f"learner {first}" if end - first == 1 else f"learners {first} to {end - 1}"
-        return TrainingStopped(f"the process with the environments of {whose} died")
+        died = f"the process with the environments of {whose} died ({death})"
+        self.workers[index].close()
+        if self._restarts_left == 0:
+            raise TrainingStopped(died) from death
+        self._restarts_left -= 1
+        note(f"{died}: restarted, and its episodes are lost; {self._restarts_left} restarts left")
+        self.workers[index] = WorkerProcess(MODULE, self._orders[index])
+        if self._num_episodes[first]:
+            self.lost += range(first, end)
+            counts = self._num_episodes[first:end]
+            (seen,) = self._ask("begin_again", {index: counts})
+            counts += 1
+            self.observations = self.observations.copy()
+            self.observations[first:end] = seen
+            if self._shared:
+                self._shared["observations"][first:end] = seen
+        if self._shared:
+            self._share(
+                {name: (array.shape, array.dtype.str) for name, array in self._shared.items()}
+            )

@@ -12,7 +12,6 @@ pick plays again on fresh episodes. Worker processes may play while the training
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -23,6 +22,7 @@ import numpy as np
 
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
+from p3s.errors import note
 from p3s.evaluation.playing import Player, Unit, cut_into_units
 from p3s.evaluation.workers import Workers
 from p3s.experience.normalization import Scaling
@@ -83,7 +83,7 @@ class Evaluator:
             self._do_without(error)
 
     def _do_without(self, reason: CannotWork) -> None:
-        print(f"note: evaluations are played in this process: {reason}", file=sys.stderr)
+        note(f"evaluations are played in this process: {reason}")
         if self.workers is not None:
             self.workers.close()
             self.workers = None

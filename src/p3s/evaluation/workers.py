@@ -51,13 +51,15 @@ class Workers:
         worker: WorkerProcess | None = None
         while (item := self._units.get()) is not None:
             unit, future = item
+            how = ""
             for _ in range(MOST_DEATHS):
                 try:
                     worker = worker or self._start()
                     worker.send(unit)
                     future.set_result(worker.receive())
                     break
-                except WorkerDied:
+                except WorkerDied as error:
+                    how = str(error)
                     if worker is not None:
                         worker.close()
                     worker = None
@@ -65,7 +67,7 @@ class Workers:
                     future.set_exception(error)
                     break
             else:
-                died = f"a worker for evaluations died {MOST_DEATHS} times at the same unit"
+                died = f"a worker for evaluations died {MOST_DEATHS} times at the same unit ({how})"
                 future.set_exception(TrainingStopped(died))
 
     def _start(self) -> WorkerProcess:

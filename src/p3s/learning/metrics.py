@@ -15,6 +15,8 @@ class MetricsWindow:
     """Sums of metrics, and training episodes, since the last row of metrics.jsonl."""
 
     def __init__(self) -> None:
+        self.stops = True
+        """Whether a non-finite number stops the run; otherwise it is a gap in the records."""
         self.clear()
 
     def clear(self) -> None:
@@ -22,11 +24,12 @@ class MetricsWindow:
         self.sums: dict[str, np.ndarray] = {}
         self.counts: dict[str, int] = {}
         self.episodes: list[list[Any]] = []
+        self.lost: list[int] = []
 
     def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
-        """Count one update's metrics, (metrics, learners); stop the run if one is not finite."""
+        """Count one update's metrics, (metrics, learners); a non-finite one may stop the run."""
         finite = np.isfinite(values)
-        if not finite.all():
+        if self.stops and not finite.all():
             metric, learner = np.argwhere(~finite)[0]
             value = values[metric, learner]
             raise TrainingStopped(f"the {names[metric]} of learner {learner} is {value}")
@@ -37,6 +40,10 @@ class MetricsWindow:
     def add_episode(self, episode: Episode) -> None:
         """Note a finished training episode."""
         self.episodes.append(list(episode))
+
+    def add_lost(self, learners: list[int]) -> None:
+        """Note training episodes that broke off without an end."""
+        self.lost += learners
 
     def means(self) -> dict[str, list[float]]:
         """Each metric's mean since the last row, for each learner."""
@@ -53,6 +60,7 @@ class MetricsWindow:
             "recent_returns": recent_returns,
             "episodes": self.episodes,
             "learners": self.means(),
+            **({"lost_episodes": self.lost} if self.lost else {}),
         }
         self.clear()
         return row
@@ -60,9 +68,10 @@ class MetricsWindow:
     def snapshot(self) -> dict[str, Any]:
         """Values from which `resume` continues."""
         sums = {name: total.tolist() for name, total in self.sums.items()}
-        return {"sums": sums, "counts": self.counts, "episodes": self.episodes}
+        return {"sums": sums, "counts": self.counts, "episodes": self.episodes, "lost": self.lost}
 
     def resume(self, values: dict[str, Any]) -> None:
         """Continue from a snapshot."""
         self.sums = {name: np.asarray(total) for name, total in values["sums"].items()}
         self.counts, self.episodes = dict(values["counts"]), list(values["episodes"])
+        self.lost = list(values.get("lost", ()))

@@ -64,17 +64,17 @@ def _is_empty(path: Path) -> bool:
     return path.is_dir() and {file.name for file in path.iterdir()} <= {".lock", ".config.json.tmp"}
 
 
-def reopen(
-    path: Path, steps: int | None = None, **workers: int | None
-) -> tuple[Training, list[str]]:
+def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Training, list[str]]:
     """A run at its newest intact checkpoint, ready to continue; and what to tell the user.
 
-    workers: env_workers and evaluation_workers from now on; None for what the run has.
+    run_options: other options of the run from now on; None for what it has.
     """
     record = read_record(path)
     config = config_of(record, path)
-    given = {"steps": steps, **workers}
+    given = {"steps": steps, **run_options}
     changed = {name: value for name, value in given.items() if value is not None}
+    if run_options.get("env_workers") == 0:  # then nobody can be replaced
+        changed = {"env_restarts": 0, "env_step_limit": None, **changed}
     if changed:
         options = dataclasses.replace(config.options, **changed)
         config = dataclasses.replace(config, options=options)
