@@ -23,6 +23,7 @@ from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.runs.files import write_bytes
+from p3s.runs.trust import modules_in, refuse_modules
 from p3s.trees import flatten_names, pick, unflatten_names
 from p3s.types import EnvSpec, ObservationSpec, Params
 
@@ -56,6 +57,8 @@ class Policy:
             explore: jax.jit(partial(algorithm.act, explore=explore)) for explore in (False, True)
         }
         self._num_calls = 0
+        self.trusted = False
+        """Whether `make_env` may import the module that the policy's environment is in."""
 
     @property
     def observations_seen(self) -> int:
@@ -141,6 +144,8 @@ class Policy:
         """A copy of the environment that the policy was trained on, or of another one."""
         own = self.about.get("environment")
         if env is None and own is not None:
+            if not self.trusted:
+                refuse_modules(modules_in(own), "the policy's environment")
             env = EnvName(**own)
         if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")

@@ -245,7 +245,7 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
         f"environment.{k}": v for k, v in (config["environment"] or {}).get("kwargs", {}).items()
     }
     skipped = ("environment", "scheme_fields", "algorithm_fields", "seed", "tensorboard",
-               "versions", "commit", "machine")  # fmt: skip
+               "versions", "commit", "machine", "signature")  # fmt: skip
     flat |= {name: value for name, value in config.items() if name not in skipped}
     for group in ("scheme", "algorithm"):
         flat |= {f"{group}.{name}": value for name, value in config[f"{group}_fields"].items()}

@@ -9,8 +9,8 @@ A checkpoint is a folder `step-<total steps>` with
 It is written under a temporary name, synced to disk, and renamed. An older one of the same step
 steps aside first, under a name by which it is still found. Segments of the replay that
 have not changed since the checkpoint before are hard links to it, so that a checkpoint costs as
-much as was learned since, not as much as is remembered. Environment states are pickled bytes in
-the arrays: a checkpoint is private to its run.
+much as was learned since, not as much as is remembered. Environment states that are pickled are
+loaded only if this user wrote them, see trust.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from p3s.experience.replay import Ring
 from p3s.runs import files
 from p3s.runs.checksums import parse_checked, with_checksum
 from p3s.runs.files import DiskError
+from p3s.runs.trust import sign_states, without_foreign_states
 
 KEPT = 2
 SEGMENT_ROWS = 1 << 14
@@ -89,7 +90,8 @@ class Checkpoints:
         """Write the files of a checkpoint into a new folder; what its meta.json says."""
         files.remove_folder(folder)
         files.make_folder(folder)
-        arrays, values = _separate(snapshot)
+        environments = sign_states(snapshot.get("environments", {}))
+        arrays, values = _separate({**snapshot, "environments": environments})
         written = {
             "state.safetensors": _write(folder / "state.safetensors", save(arrays)),
             **({} if ring is None else self._write_ring(folder, ring)),
@@ -151,7 +153,9 @@ class Checkpoints:
         for folder in reversed(folders):
             damage = _damage(folder)
             if damage is None:
-                return self._read(folder, ring), notes
+                snapshot = self._read(folder, ring)
+                kept, note = without_foreign_states(snapshot.get("environments", {}))
+                return {**snapshot, "environments": kept}, notes + ([note] if note else [])
             notes.append(f"checkpoint {folder.name} is damaged ({damage}): using the one before")
         if folders:
             raise UserError(f"no checkpoint in {self.folder} is intact: {'; '.join(notes)}")

@@ -18,9 +18,11 @@ from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config, write_config
+from p3s.runs.trust import as_list, check_modules, is_own_record, refuse_links
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
+NO_CHECKPOINT = "no checkpoint yet: starting from the beginning"
 
 
 def env_maker(config: Config) -> MakeEnv:
@@ -71,6 +73,8 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     """
     record = read_record(path)
     config = config_of(record, path)
+    if not is_own_record(record):
+        refuse_links(path)
     given = {"steps": steps, **run_options}
     changed = {name: value for name, value in given.items() if value is not None}
     if run_options.get("env_workers") == 0:  # then nobody can be replaced
@@ -100,9 +104,15 @@ def restore(training: Training, path: Path) -> list[str]:
     """Put a training into the state of a run's newest intact checkpoint."""
     snapshot, notes = Checkpoints(path / "checkpoints").read(training.experience.ring)
     if snapshot is None:
-        notes.append("no checkpoint yet: starting from the beginning")
-    else:
+        notes.append(NO_CHECKPOINT)
+        return notes
+    try:
         training.resume(snapshot)
+    except UserError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"the checkpoint in {path} does not belong to this run: {what}") from error
     return notes
 
 
@@ -113,11 +123,14 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def config_of(record: dict[str, Any], path: Path) -> Config:
     """The configuration that a record of a run folder describes."""
-    for module in record.get("modules", ()):
+    check_modules(record, path)
+    for module in as_list(record.get("modules")):
         import_module(module)
     try:
-        return Config.from_json(record)
-    except (KeyError, TypeError, AttributeError) as error:
+        config = Config.from_json(record)
+        config.check()
+        return config
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path / 'config.json'} is not a run's configuration: {error}") from error
 
 

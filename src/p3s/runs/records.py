@@ -29,6 +29,7 @@ from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.checksums import CHECKSUM, parse_checked, with_checksum
 from p3s.runs.locks import try_lock
 from p3s.runs.loggers import tensorboard_scalars, tensorboard_writer
+from p3s.runs.trust import signed
 
 if TYPE_CHECKING:
     from p3s.train import Training
@@ -202,7 +203,8 @@ def is_complete(path: Path, steps: int) -> bool:
 
 def write_config(path: Path, record: dict[str, Any]) -> None:
     """Write the config.json of a run folder."""
-    files.write_text(path / "config.json", json.dumps(with_checksum(record), indent=2) + "\n")
+    text = json.dumps(with_checksum(signed(record)), indent=2) + "\n"
+    files.write_text(path / "config.json", text)
 
 
 def read_config(path: Path) -> dict[str, Any]:
