@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-SECTIONS: tuple[str, ...] = ("crash_points", "kills", "environments", "learners")
+SECTIONS: tuple[str, ...] = (
+    "crash_points",
+    "disk_errors",
+    "byte_flips",
+    "kills",
+    "environments",
+    "learners",
+    "long_run",
+)
 """The modules, in the order in which they run."""
 
 

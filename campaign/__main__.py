@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import tempfile
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +16,7 @@ from campaign import SECTIONS, Result
 
 
 def main() -> int:
-    """Run all sections, or those asked for."""
+    """Read the command line and run what it asks for."""
     parser = argparse.ArgumentParser(prog="python -m campaign", description=__doc__)
     parser.add_argument("--short", action="store_true", help="a sample of everything, in seconds")
     parser.add_argument("--only", action="append", choices=SECTIONS, help="run this section")
@@ -22,12 +24,19 @@ def main() -> int:
     # Small networks: what they compute takes less time than it takes to optimize it.
     quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     os.environ.setdefault("XLA_FLAGS", quick)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CONFIG_HOME"] = folder  # a key of its own
+        return run_sections(arguments.only or SECTIONS, arguments.short)
+
+
+def run_sections(names: Sequence[str], short: bool) -> int:
+    """Run some sections; the exit code."""
     console = Console(highlight=False, soft_wrap=True)
     rows: list[tuple[Result, float]] = []
-    for name in arguments.only or SECTIONS:
+    for name in names:
         console.print(f"{name} ...")
         started = time.monotonic()
-        result = importlib.import_module(f"campaign.{name}").run(short=arguments.short)
+        result = importlib.import_module(f"campaign.{name}").run(short=short)
         rows.append((result, time.monotonic() - started))
         for note in result.notes:
             console.print(f"  {note}", markup=False)

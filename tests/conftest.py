@@ -26,6 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("XLA_FLAGS", quick)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_key(tmp_path_factory):
+    """Tests sign with a key of their own."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs():
     """Compiled programs take memory maps, of which a process has only so many."""

@@ -72,6 +72,15 @@ class TestFile:
         with pytest.raises(UserError, match="no policy yet"):
             p3s.load(tmp_path)
 
+    def test_a_changed_byte_is_noticed(self, population, tmp_path):
+        file = tmp_path / "policy.safetensors"
+        population.policy.save(file)
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(UserError, match="is damaged: it is not what was written"):
+            Policy.load(file)
+
     @pytest.mark.parametrize(
         ("change", "message"),
         [
@@ -96,6 +105,7 @@ class TestFile:
         size = int.from_bytes(file.read_bytes()[:8], "little")
         header = json.loads(file.read_bytes()[8 : 8 + size])
         about = json.loads(header["__metadata__"]["p3s"])
+        del about["crc32"]  # who changes a file on purpose can do that, too
         change(arrays, about)
         save_file(arrays, file, {"p3s": json.dumps(about)})
         with pytest.raises(UserError, match=message):

@@ -7,6 +7,7 @@ environment, run) as text. Loading it executes nothing and checks every name, sh
 from __future__ import annotations
 
 import json
+import zlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.runs.files import write_bytes
+from p3s.runs.trust import modules_in, refuse_modules
 from p3s.trees import flatten_names, unflatten_names
 from p3s.types import EnvSpec, ObservationSpec, Params
 
@@ -33,6 +35,8 @@ FIRST_FORMAT = "p3s-policy-1"
 """p3s 0.1: flat observations only, and shorter names of arrays."""
 SCALING = "normalization"
 FIRST_SCALING = "normalisation"
+CHECKSUM = "crc32"
+"""Files of older versions have none."""
 
 
 class Policy:
@@ -53,6 +57,8 @@ class Policy:
             explore: jax.jit(partial(algorithm.act, explore=explore)) for explore in (False, True)
         }
         self._num_calls = 0
+        self.trusted = False
+        """Whether `make_env` may import the module that the policy's environment is in."""
 
     @property
     def observations_seen(self) -> int:
@@ -126,8 +132,8 @@ class Policy:
             "discrete": self.spec.discrete,
             **self.about,
         }
-        metadata = {"p3s": json.dumps(description, sort_keys=True)}
-        return save(arrays, metadata)
+        description[CHECKSUM] = _checksum(description, arrays)
+        return save(arrays, {"p3s": json.dumps(description, sort_keys=True)})
 
     def make_env(
         self,
@@ -138,6 +144,8 @@ class Policy:
         """A copy of the environment that the policy was trained on, or of another one."""
         own = self.about.get("environment")
         if env is None and own is not None:
+            if not self.trusted:
+                refuse_modules(modules_in(own), "the policy's environment")
             env = EnvName(**own)
         if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
@@ -208,6 +216,15 @@ def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.nd
     return {known.get(core(name), name): array for name, array in arrays.items()}
 
 
+def _checksum(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> int:
+    """Of the description and of every array with its name, type and shape."""
+    total = zlib.crc32(json.dumps(description, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        total = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
+    return total
+
+
 def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not path.is_file():
         raise UserError(f"there is no policy file {path}")
@@ -223,4 +240,7 @@ def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]
     known = (FORMAT, FIRST_FORMAT)
     if not isinstance(description, dict) or description.get("format") not in known:
         raise UserError(f"{path} is not in a format that this version reads ({', '.join(known)})")
+    expected = description.pop(CHECKSUM, None)
+    if expected is not None and expected != _checksum(description, arrays):
+        raise UserError(f"{path} is damaged: it is not what was written")
     return description, arrays

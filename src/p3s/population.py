@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from p3s.config import resolve
 from p3s.envs import Adapter, Delay, EnvSource, make_env, parse_name
 from p3s.envs.delay import checked_delay
-from p3s.errors import UserError
+from p3s.errors import UserError, note
 from p3s.evaluation import Evaluator
 from p3s.learning import devices
 from p3s.policy import Policy
@@ -22,10 +21,12 @@ from p3s.presets import DEFAULT_PRESET
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import make_folder, write_text
+from p3s.runs.files import make_folder
+from p3s.runs.opening import NO_CHECKPOINT
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder
+from p3s.runs.records import RunFolder, read_config, write_config
+from p3s.runs.trust import is_own_record, signed, trusting
 from p3s.train import Training
 
 
@@ -146,8 +147,7 @@ class Population:
         folder = RunFolder(path)
         folder.claim()
         try:
-            record = {**self._training.config.to_json(), **provenance()}
-            text = json.dumps(record, indent=2) + "\n"
+            record = signed({**self._training.config.to_json(), **provenance()})
             # The checkpoint comes first and has its own configuration: a kill after it leaves
             # this population, a kill before it the one that was saved there.
             Checkpoints(path / "checkpoints", kept=1).write(
@@ -155,45 +155,61 @@ class Population:
                 {**self._training.snapshot(), "config": record},
                 self._training.experience.ring,
             )
-            write_text(path / "config.json", text)
+            write_config(path, record)
             self.policy.save(path / LAST)
             self._training.best_policy.save(path)
         finally:
             folder.close()
 
     @classmethod
-    def load(cls, path: str | Path, env: Callable[[], Any] | None = None) -> Population:
+    def load(
+        cls, path: str | Path, env: Callable[[], Any] | None = None, trust: bool = False
+    ) -> Population:
         """A population from a folder that `save` or `p3s train` wrote.
 
         env: the callable again, if the population was made with one.
+        trust: import the modules that someone else's folder names, and unpickle its environments.
         """
-        record = opening.read_record(Path(path))
+        with trusting(trust):
+            return cls._load(Path(path), env)
+
+    @classmethod
+    def _load(cls, path: Path, env: Callable[[], Any] | None) -> Population:
+        record = opening.read_record(path)
         devices.prepare(record.get("devices"))
-        config = opening.config_of(record, Path(path))
+        config = opening.config_of(record, path)
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
         population._training = opening.make_training(config, make)
-        opening.restore(population._training, Path(path))
-        if population.num_steps == 0 and not any(Path(path).glob("checkpoints/step-*")):
+        notes = opening.restore(population._training, path)
+        if NO_CHECKPOINT in notes:
             raise UserError(f"{path} holds no checkpoint yet")
+        for line in notes:
+            note(line)
         return population
 
 
-def load(path: str | Path, last: bool = False) -> Policy:
+def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
     """A policy from its file, or from a run folder: the best at an evaluation, or the last one.
 
     A run that has not been evaluated has only the last one.
+    trust: import the modules that someone else's file or folder names.
     """
     path = Path(path)
-    if not path.is_dir():
-        return Policy.load(path)
-    if not (path / LAST).exists():
+    if path.is_dir() and not (path / LAST).exists():
         raise UserError(f"{path} holds no policy yet: is it a run?")
-    if (path / "config.json").exists():
-        opening.load_config(path)  # imports the modules that the run needs
-    best = path / BEST
-    return Policy.load(path / LAST if last or not best.exists() else best)
+    with trusting(trust):
+        own = False
+        if path.is_dir() and (path / "config.json").exists():
+            opening.load_config(path)  # imports the modules that the run needs
+            own = is_own_record(read_config(path))
+        file = path
+        if path.is_dir():
+            file = path / (LAST if last or not (path / BEST).exists() else BEST)
+        policy = Policy.load(file)
+    policy.trusted = own or trust
+    return policy
 
 
 def evaluate(

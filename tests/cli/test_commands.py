@@ -69,7 +69,7 @@ class TestBadInput:
             ),
             ("train Pendulum-v1 --algorithm ppo", "choose --scheme rollout"),
             ("train Pendulum-v1 --scheme rollout", "rollout is for on-policy algorithms"),
-            ("train Pendulum-v1 --out /dev/null/run", "NotADirectoryError"),
+            ("train Pendulum-v1 --out /dev/null/run", "cannot make /dev/null: "),
             ("train Pendulum-v1 --scheme pbt --num-learners 1", "needs at least 2 learners, not 1"),
             (
                 "train Pendulum-v1 --scheme cem --num-learners 1",

@@ -9,7 +9,7 @@ import pytest
 
 from p3s.errors import UserError
 from p3s.runs import opening
-from p3s.runs.records import last_row
+from p3s.runs.records import last_row, read_config, read_rows, to_json_line, write_config
 from tests.helpers import record, run, small_config
 
 
@@ -81,3 +81,31 @@ def test_last_row(tmp_path):
     long = json.dumps({"step": 2, "episodes": list(range(20_000))})
     path.write_text('{"step": 1}\n' + long + "\n")
     assert last_row(path) == json.loads(long)
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl"])
+def test_a_changed_digit_is_noticed(tmp_path, name):
+    write_config(tmp_path, {"seed": 17, "steps": 400})
+    (tmp_path / "metrics.jsonl").write_text(to_json_line({"step": 17, "x": [1.5, None]}))
+    assert read_config(tmp_path) == {"seed": 17, "steps": 400}
+    assert read_rows(tmp_path / "metrics.jsonl") == [{"step": 17, "x": [1.5, None]}]
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes().replace(b"17", b"97"))
+    with pytest.raises(UserError, match=f"{name} is damaged"):
+        read_config(tmp_path) if name == "config.json" else read_rows(tmp_path / name)
+
+
+def test_files_without_checksums_are_read(tmp_path):
+    (tmp_path / "config.json").write_text('{"seed": 17}')
+    (tmp_path / "metrics.jsonl").write_text('{"step": 17}\n')
+    assert read_config(tmp_path) == {"seed": 17}
+    assert read_rows(tmp_path / "metrics.jsonl") == [{"step": 17}]
+
+
+def test_a_damaged_line_end_is_noticed(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    rows = [to_json_line({"step": step}) for step in (1, 2)]
+    file.write_text("".join(rows)[:-5])
+    assert read_rows(file) == [{"step": 1}]  # the second is still being written
+    file.write_text("".join(rows)[:-1] + "\x1a")
+    with pytest.raises(UserError, match="is damaged in line 2"):
+        read_rows(file)

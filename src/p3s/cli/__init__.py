@@ -50,6 +50,11 @@ def _dispatch(arguments: list[str]) -> int:
 
         import_module(arguments[1])
         arguments = arguments[2:]
+    if arguments[:1] == ["--trust"]:
+        from p3s.runs.trust import trusting
+
+        with trusting():
+            return _dispatch(arguments[1:])
     name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
     if name in ("-h", "--help"):
         return _overview()
@@ -77,4 +82,5 @@ def _overview() -> int:
     for name, text in COMMANDS.items():
         print(f"  {name:<10} {text}")
     print("\np3s --import MODULE COMMAND ... first imports a module that registers an algorithm.")
+    print("p3s --trust COMMAND ... trusts the files it opens: they may import and unpickle.")
     return 0

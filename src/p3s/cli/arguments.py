@@ -9,3 +9,4 @@ import tyro
 
 Environment = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import tyro
 
+from p3s.cli.arguments import Flag
 from p3s.errors import UserError
 from p3s.policy import Policy
 from p3s.population import load
 from p3s.runs.best_policy import BEST
-
-Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +26,8 @@ class ChosenPolicy:
     --last; a run without evaluations has only the last one."""
     last: Flag = False
     """Of a run: the policy of the learner that the chief picked last."""
+    trust: Flag = False
+    """Import the modules that someone else's file or run names."""
 
     def load(self) -> Policy:
         """The policy; prints which one of a run it is."""
@@ -35,7 +36,7 @@ class ChosenPolicy:
         path = self.policy
         if self.best and path.is_dir() and not (path / BEST).exists():
             raise UserError(f"{path} has no {BEST}: it was not evaluated, or p3s 0.1 wrote it")
-        policy = load(path, last=self.last)
+        policy = load(path, last=self.last, trust=self.trust)
         if path.is_dir():
             print(_description(policy))
         return policy

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from p3s.cli.arguments import Run
+from p3s.cli.arguments import Flag, Run
 from p3s.cli.train import train
 from p3s.errors import UserError
 from p3s.learning import devices
 from p3s.runs import opening
+from p3s.runs.trust import trusting
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Options:
     """Seconds that a step of one environment copy may take, this time."""
     on_divergence: Literal["stop", "replace"] | None = None
     """What follows when a learner diverges, this time: a stop, or another in its place."""
+    trust: Flag = False
+    """Import the modules that someone else's run names, and unpickle its environments."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -41,6 +44,11 @@ def run(options: Options) -> int:
     """`p3s resume`."""
     if options.steps is not None and options.steps < 1:
         raise UserError(f"steps must be at least 1, not {options.steps}")
+    with trusting(options.trust):
+        return _resume(options)
+
+
+def _resume(options: Options) -> int:
     devices.prepare(opening.read_record(options.run).get("devices"))
     training, notes = opening.reopen(
         options.run,

@@ -280,4 +280,4 @@ class RemoteRows:
         return self._capacity
 
     def __getitem__(self, places: slice) -> np.ndarray:
-        return self._shards.ask(0, "segment", places.start, places.stop)
+        return self._shards.ask(0, "segment", places.start or 0, places.stop)

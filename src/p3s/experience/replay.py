@@ -35,6 +35,11 @@ class Ring:
         return len(self.rows)
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.rows[:1].nbytes
+
+    @property
     def size(self) -> int:
         """Rows that are filled."""
         return min(self.num_added, self.capacity)

@@ -19,7 +19,8 @@ from p3s.errors import UserError
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.formatting import first_names
 from p3s.report.references import Reference, read_references
-from p3s.runs.records import read_config
+from p3s.runs.checksums import parse_checked
+from p3s.runs.records import read_config, whole_lines
 
 EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "seconds")
 
@@ -109,12 +110,11 @@ def read_intact_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, 
     rows: list[dict[str, Any]] = []
     if not path.exists():
         return rows, None
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(whole_lines(path), start=1):
         try:
-            row = json.loads(line)
+            row = parse_checked(line)
             missing = [key for key in needed if row.get(key) is None]
-        except (ValueError, AttributeError):
+        except ValueError:
             return rows, f"{path}: line {number} is damaged, only the rows before it are used"
         if missing:
             what = f"line {number} has no {missing[0]!r}"
@@ -245,7 +245,7 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
         f"environment.{k}": v for k, v in (config["environment"] or {}).get("kwargs", {}).items()
     }
     skipped = ("environment", "scheme_fields", "algorithm_fields", "seed", "tensorboard",
-               "versions", "commit", "machine")  # fmt: skip
+               "versions", "commit", "machine", "signature")  # fmt: skip
     flat |= {name: value for name, value in config.items() if name not in skipped}
     for group in ("scheme", "algorithm"):
         flat |= {f"{group}.{name}": value for name, value in config[f"{group}_fields"].items()}

@@ -9,31 +9,38 @@ A checkpoint is a folder `step-<total steps>` with
 It is written under a temporary name, synced to disk, and renamed. An older one of the same step
 steps aside first, under a name by which it is still found. Segments of the replay that
 have not changed since the checkpoint before are hard links to it, so that a checkpoint costs as
-much as was learned since, not as much as is remembered. Environment states are pickled bytes in
-the arrays: a checkpoint is private to its run.
+much as was learned since, not as much as is remembered. Environment states that are pickled are
+loaded only if this user wrote them, see trust.py.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from p3s.errors import UserError
 from p3s.experience.replay import Ring
 from p3s.runs import files
+from p3s.runs.checksums import parse_checked, with_checksum
 from p3s.runs.files import DiskError
+from p3s.runs.trust import sign_states, without_foreign_states
 
 KEPT = 2
 SEGMENT_ROWS = 1 << 14
 _UNFINISHED, _REPLACED = ".tmp-", ".old-"
 """Begin the names of checkpoints that are being written, and that a new one of the same step
 replaces."""
+
+_FILE_NAME = re.compile(r"[\w-]+\.(safetensors|bin)")
+_PIECE = 1 << 20
 
 FORMAT = 2
 """Of checkpoints. 1: p3s 0.1, whose learners had other parts."""
@@ -83,7 +90,8 @@ class Checkpoints:
         """Write the files of a checkpoint into a new folder; what its meta.json says."""
         files.remove_folder(folder)
         files.make_folder(folder)
-        arrays, values = _separate(snapshot)
+        environments = sign_states(snapshot.get("environments", {}))
+        arrays, values = _separate({**snapshot, "environments": environments})
         written = {
             "state.safetensors": _write(folder / "state.safetensors", save(arrays)),
             **({} if ring is None else self._write_ring(folder, ring)),
@@ -96,7 +104,7 @@ class Checkpoints:
             else {"num_added": ring.num_added, "capacity": ring.capacity},
             "files": written,
         }
-        _write(folder / "meta.json", json.dumps(meta).encode())
+        _write(folder / "meta.json", json.dumps(with_checksum(meta)).encode())
         files.sync(folder)
         return meta
 
@@ -129,7 +137,7 @@ class Checkpoints:
         """The configuration in the newest intact checkpoint; those of `p3s train` hold none."""
         for folder in reversed(self._complete()):
             meta = _meta(folder)
-            if meta is not None and "config" not in meta["values"]:
+            if meta is not None and "config" not in meta.get("values", {}):
                 return None
             if meta is not None and _damage(folder) is None:
                 return meta["values"]["config"]
@@ -145,28 +153,44 @@ class Checkpoints:
         for folder in reversed(folders):
             damage = _damage(folder)
             if damage is None:
-                return self._read(folder, ring), notes
+                snapshot = self._read(folder, ring)
+                kept, note = without_foreign_states(snapshot.get("environments", {}))
+                return {**snapshot, "environments": kept}, notes + ([note] if note else [])
             notes.append(f"checkpoint {folder.name} is damaged ({damage}): using the one before")
         if folders:
             raise UserError(f"no checkpoint in {self.folder} is intact: {'; '.join(notes)}")
         return None, notes
 
     def _read(self, folder: Path, ring: Ring | None) -> Snapshot:
-        meta = json.loads((folder / "meta.json").read_text())
+        meta = parse_checked((folder / "meta.json").read_bytes())
         if meta.get("format", 1) != FORMAT:
             raise UserError(
                 f"{folder} was written by p3s 0.1: resume the run with that version "
                 "(its policy, records and report still open here)"
             )
         if ring is not None:
-            if meta["replay"]["capacity"] != ring.capacity:
-                raise UserError(f"{folder} holds a replay of another size")
-            ring.num_added = meta["replay"]["num_added"]
-            for start in range(0, ring.size, SEGMENT_ROWS):
-                data = (folder / f"replay-{start // SEGMENT_ROWS:05d}.bin").read_bytes()
-                ring.load(start, data)
+            _read_ring(folder, meta, ring)
         self._last = (folder, meta)
-        return _join(load_file(folder / "state.safetensors"), meta["values"])
+        try:
+            return _join(load_file(folder / "state.safetensors"), meta["values"])
+        except (SafetensorError, KeyError) as error:
+            raise UserError(f"{folder} holds no state of a run: {error}") from error
+
+
+def _read_ring(folder: Path, meta: dict[str, Any], ring: Ring) -> None:
+    """Put the rows of a checkpoint into the ring."""
+    replay = meta.get("replay")
+    if not isinstance(replay, dict) or replay.get("capacity") != ring.capacity:
+        raise UserError(f"{folder} holds a replay of another size")
+    if not isinstance(replay.get("num_added"), int) or replay["num_added"] < 0:
+        raise UserError(f"{folder} does not say how much its replay holds")
+    ring.num_added = replay["num_added"]
+    for start in range(0, ring.size, SEGMENT_ROWS):
+        name = f"replay-{start // SEGMENT_ROWS:05d}.bin"
+        num_rows = min(SEGMENT_ROWS, ring.size - start)
+        if meta["files"].get(name, {}).get("bytes") != num_rows * ring.row_bytes:
+            raise UserError(f"{folder / name} does not hold the rows of this run")
+        ring.load(start, (folder / name).read_bytes())
 
 
 def _separate(snapshot: Snapshot) -> tuple[dict[str, np.ndarray], Snapshot]:
@@ -222,12 +246,12 @@ def _name(folder: Path) -> str:
 def _meta(folder: Path) -> dict[str, Any] | None:
     """What a checkpoint says of itself; None if that is damaged."""
     try:
-        meta = json.loads((folder / "meta.json").read_text())
+        meta = parse_checked((folder / "meta.json").read_bytes())
     except (OSError, ValueError):
         return None
-    known = isinstance(meta, dict) and all(
-        isinstance(meta.get(name), dict) for name in ("values", "files")
-    )
+    values = meta.get("values") if meta.get("format", 1) == FORMAT else {}
+    parts = values.values() if isinstance(values, dict) else [None]
+    known = all(isinstance(part, dict) for part in (meta.get("files"), *parts))
     return meta if known else None
 
 
@@ -240,10 +264,21 @@ def _damage(folder: Path) -> str | None:
     if "state.safetensors" not in written:
         return "meta.json names no state"
     for name, expected in written.items():
+        if not _FILE_NAME.fullmatch(name):
+            return f"meta.json names {name!r}, which is no file of a checkpoint"
         try:
-            data = (folder / name).read_bytes()
+            found = _measure(folder / name)
         except OSError:
             return f"{name} is missing"
-        if len(data) != expected["bytes"] or zlib.crc32(data) != expected["crc32"]:
+        if found != expected:
             return f"{name} is not what was written"
     return None
+
+
+def _measure(path: Path) -> dict[str, int]:
+    """Size and checksum of a file, read piece by piece."""
+    size = checksum = 0
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            size, checksum = size + len(piece), zlib.crc32(piece, checksum)
+    return {"bytes": size, "crc32": checksum}

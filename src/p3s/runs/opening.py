@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import time
 from collections.abc import Callable
@@ -17,12 +16,14 @@ from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.plugins import import_module
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import make_folder, write_text
+from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder, is_complete, read_config
+from p3s.runs.records import RunFolder, is_complete, read_config, write_config
+from p3s.runs.trust import as_list, check_modules, is_own_record, refuse_links
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
+NO_CHECKPOINT = "no checkpoint yet: starting from the beginning"
 
 
 def env_maker(config: Config) -> MakeEnv:
@@ -54,17 +55,21 @@ def begin(
     path = default_folder(config) if out is None else out
     if (path / "config.json").exists():
         raise UserError(f"{path} holds a run already: continue it with 'p3s resume {path}'")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
     training = make_training(config, make)
     folder = RunFolder(path, tensorboard)
     make_folder(path)
     folder.claim()
+    write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
     training.attach(folder)
-    record = {**config.to_json(), "tensorboard": tensorboard, **provenance()}
-    write_text(path / "config.json", json.dumps(record, indent=2) + "\n")
     return training
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a folder holds no more than a run leaves that could not begin."""
+    return path.is_dir() and {file.name for file in path.iterdir()} <= {".lock", ".config.json.tmp"}
 
 
 def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Training, list[str]]:
@@ -74,6 +79,8 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     """
     record = read_record(path)
     config = config_of(record, path)
+    if not is_own_record(record):
+        refuse_links(path)
     given = {"steps": steps, **run_options}
     changed = {name: value for name, value in given.items() if value is not None}
     if run_options.get("env_workers") == 0:  # then nobody can be replaced
@@ -95,7 +102,7 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
         folder.close()
         raise
     if steps is not None:
-        write_text(path / "config.json", json.dumps({**record, "steps": steps}, indent=2) + "\n")
+        write_config(path, {**record, "steps": steps})
     return training, notes
 
 
@@ -103,9 +110,15 @@ def restore(training: Training, path: Path) -> list[str]:
     """Put a training into the state of a run's newest intact checkpoint."""
     snapshot, notes = Checkpoints(path / "checkpoints").read(training.experience.ring)
     if snapshot is None:
-        notes.append("no checkpoint yet: starting from the beginning")
-    else:
+        notes.append(NO_CHECKPOINT)
+        return notes
+    try:
         training.resume(snapshot)
+    except UserError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"the checkpoint in {path} does not belong to this run: {what}") from error
     return notes
 
 
@@ -116,11 +129,14 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def config_of(record: dict[str, Any], path: Path) -> Config:
     """The configuration that a record of a run folder describes."""
-    for module in record.get("modules", ()):
+    check_modules(record, path)
+    for module in as_list(record.get("modules")):
         import_module(module)
     try:
-        return Config.from_json(record)
-    except (KeyError, TypeError, AttributeError) as error:
+        config = Config.from_json(record)
+        config.check()
+        return config
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UserError(f"{path / 'config.json'} is not a run's configuration: {error}") from error
 
 

@@ -10,7 +10,8 @@
     report.html        a page to look at, see report/
     .lock              held by the process that trains the run
 
-On resume every file is cut back to where it was at the checkpoint.
+On resume every file is cut back to where it was at the checkpoint. Rows and config.json carry
+checksums, see checksums.py.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from p3s.errors import UserError
 from p3s.runs import files
 from p3s.runs.best_policy import LAST
 from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.checksums import CHECKSUM, parse_checked, with_checksum
 from p3s.runs.locks import try_lock
 from p3s.runs.loggers import tensorboard_scalars, tensorboard_writer
+from p3s.runs.trust import signed
 
 if TYPE_CHECKING:
     from p3s.train import Training
@@ -131,8 +134,8 @@ class RunFolder(NoFolder):
 
 
 def to_json_line(row: dict[str, Any]) -> str:
-    """One line of strict JSON; non-finite numbers become null."""
-    return json.dumps(_strict(row), allow_nan=False) + "\n"
+    """One line of strict JSON with a checksum; non-finite numbers become null."""
+    return json.dumps(with_checksum(_strict(row)), allow_nan=False) + "\n"
 
 
 def _strict(value: Any) -> Any:
@@ -149,11 +152,26 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a stream; a last line that is still being written is left out."""
     if not path.exists():
         return []
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(whole_lines(path), start=1):
+        try:
+            rows.append(parse_checked(line))
+        except ValueError as error:
+            raise UserError(f"{path} is damaged in line {number}: {error}") from error
+    return rows
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines of a record. A last one without its end is still being written and left out.
+
+    Unless it holds a whole row: then only its end is damaged, and it is for the reader to say so.
+    """
+    *lines, rest = path.read_bytes().split(b"\n")
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines[:-1]]
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+        json.JSONDecoder().raw_decode(rest.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return lines
+    return [*lines, rest]
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
@@ -167,18 +185,26 @@ def last_row(path: Path) -> dict[str, Any] | None:
                 lines = file.read(length).split(b"\n")
                 # The piece after the last line end is still being written, or empty.
                 if len(lines) > 2 or (len(lines) == 2 and length >= size):
-                    return json.loads(lines[-2])
+                    return parse_checked(lines[-2])
                 if length >= size:
                     return None
                 length *= 4
     except OSError:
         return None
+    except ValueError as error:
+        raise UserError(f"{path} is damaged in its last row: {error}") from error
 
 
 def is_complete(path: Path, steps: int) -> bool:
     """Whether a run has reached this many steps, by its records."""
     last = last_row(path / "metrics.jsonl")
-    return last is not None and last["step"] >= steps
+    return last is not None and last.get("step", 0) >= steps
+
+
+def write_config(path: Path, record: dict[str, Any]) -> None:
+    """Write the config.json of a run folder."""
+    text = json.dumps(with_checksum(signed(record)), indent=2) + "\n"
+    files.write_text(path / "config.json", text)
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -187,9 +213,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UserError(f"{path} is not a run: it has no config.json")
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        return parse_checked(file.read_bytes())
     except ValueError as error:
-        raise UserError(f"{file} is damaged: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{file} is not a run's configuration")
-    return config
+        hint = f" (if you changed it, remove its {CHECKSUM!r})" if "checksum" in str(error) else ""
+        raise UserError(f"{file} is damaged: {error}{hint}") from error

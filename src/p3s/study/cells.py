@@ -17,6 +17,7 @@ from p3s.config import Config, RunOptions, check_environment, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError, unknown
 from p3s.field_types import Mismatch, convert, field_types
+from p3s.runs.trust import modules_in, refuse_modules
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
 
@@ -48,6 +49,8 @@ class Cell:
 
 def make_cells(study: Study) -> list[Cell]:
     """All cells of a study, checked; seeds vary slowest, so that every method has results early."""
+    for entry in (*study.environments, *study.methods):
+        _check_modules(study, entry)
     for env in study.environments:
         _check_environment(study, env)
     fields = {id(method): _fields(study, method) for method in study.methods}
@@ -72,6 +75,18 @@ def make_cells(study: Study) -> list[Cell]:
                     )
                 )
     return cells
+
+
+def _check_modules(study: Study, entry: Environment | Method) -> None:
+    """Refuse a module that only the study's file names: it may be someone else's."""
+    if isinstance(entry, Environment):
+        named = modules_in([entry.name.id, entry.name.kwargs])
+    else:
+        named = modules_in([entry.scheme, entry.algorithm])
+    try:
+        refuse_modules(named, "the study")
+    except UserError as error:
+        raise study.problem(entry.at, str(error)) from error
 
 
 def _check_environment(study: Study, env: Environment) -> None:

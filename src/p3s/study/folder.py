@@ -126,9 +126,12 @@ class StudyFolder:
         locked: whether a process holds the cell; None to find out.
         """
         run = self.run(cell)
-        metrics = last_row(run / "metrics.jsonl") or {}
-        evaluation = last_row(run / "evaluations.jsonl") or {}
         error = read_failure(self.failure(cell))
+        try:
+            metrics = last_row(run / "metrics.jsonl") or {}
+            evaluation = last_row(run / "evaluations.jsonl") or {}
+        except UserError as damage:
+            return Progress("failed", error=str(damage))
         if self.is_locked(cell) if locked is None else locked:
             state, error = "running", None
         elif self.is_complete(cell):
