@@ -51,7 +51,7 @@ def test_killed_and_resumed_is_uninterrupted(scheme, tmp_path):
 def test_other_algorithms_and_normalized_observations(tmp_path):
     fields = {
         "env": "CartPole-v1", "algorithm": "dqn", "normalize_observations": True,
-        "num_learners": 3, "exchange_period": 3,
+        "num_learners": 3, "exchange_period": 3, "n_step": 3,
     }  # fmt: skip
     sharded(tmp_path / "whole", 450, **fields)
     sharded(tmp_path / "killed", 450, stop=300, **fields)

@@ -65,7 +65,7 @@ class ShardedTraining(Training):
         self._arriving: list[Any] = []
         self._behind = False
         self._pace = Pace(self.parts_of_learners)
-        self.divergence: Any = self
+        self.divergence: Any = ShardGuard(self)
         return ShardEvaluator(self)
 
     def _start(self) -> None:
@@ -112,7 +112,7 @@ class ShardedTraining(Training):
         assert isinstance(self.scheme, StepScheme)
         return self.scheme.review_period
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Let the shards insert what arrived and learn from the last step, if they have not."""
         if not self._behind:
             return
@@ -129,15 +129,9 @@ class ShardedTraining(Training):
         self._pace.worked(counted)
         self.counters.resume({**counted[0], "seconds": self.counters.seconds})
 
-    def check(self) -> list[dict[str, Any]]:
-        """Stop the run if a learner has diverged."""
-        self._catch_up()
-        self.shards.tell_all("check")
-        return []
-
     def _review(self) -> dict[str, Any]:
         """Let the chief look at the population; a row of the lineage."""
-        self._catch_up()
+        self.catch_up()
         told = self.shards.tell_all("report")
         report, rng = join_reports([report for report, _ in told]), told[0][1]
         seen = chief.mean_returns(self.returns.values).tolist()
@@ -170,15 +164,15 @@ class ShardedTraining(Training):
 
     def champions(self) -> list[Params]:
         """None in their places: every shard has the policies of its own learners."""
-        self._catch_up()
+        self.catch_up()
         return [None] * self.scheme.num_learners
 
     def champion(self, index: int) -> Params:
-        self._catch_up()
+        self.catch_up()
         return self._ask_owner(index, "policy")
 
     def _settle(self) -> None:
-        self._catch_up()
+        self.catch_up()
         windows = self.shards.tell_all("take_metrics")
         self._window.resume({**join_windows(windows), "episodes": self._window.episodes})
 
@@ -199,7 +193,7 @@ class ShardedTraining(Training):
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         self._collect_evaluations(wait=True)
-        self._catch_up()
+        self.catch_up()
         own = {name: part.snapshot() for name, part in self.parts.items()}
         joined = join_parts(self.shards.tell_all("snapshot"), self.scheme.stacked)
         joined["metrics"]["episodes"] = self._window.episodes
@@ -220,6 +214,21 @@ class ShardedTraining(Training):
         with contextlib.ExitStack() as closing:
             for part in (self.folder, self.evaluations, self.shards):
                 closing.callback(part.close)
+
+
+class ShardGuard:
+    """Looks for learners that have diverged, in every shard; the run stops if there is one."""
+
+    replaces = False
+
+    def __init__(self, training: ShardedTraining) -> None:
+        self._training = training
+
+    def check(self) -> list[dict[str, Any]]:
+        """Stop the run if a parameter is not finite."""
+        self._training.catch_up()
+        self._training.shards.tell_all("check")
+        return []
 
 
 class ShardEvaluator(Evaluator):
