@@ -89,6 +89,8 @@ class RunOptions:
     """CPUs that each shard asks of the Ray cluster."""
     shard_gpus: CountOrZero = 0
     """GPUs that each shard asks of the Ray cluster."""
+    cluster_wait: Positive = 60.0
+    """Seconds in which the Ray cluster has to have room for the shards."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000

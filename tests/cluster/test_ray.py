@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import p3s
+from p3s.errors import TrainingStopped
 from p3s.runs.records import read_rows
-from tests.helpers import record
+from tests.helpers import SMALL, Counter, record
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -23,7 +25,7 @@ RUN = [
     "--initial-steps", "50",
     "--review-period", "50", "--buffer-size", "5000", "--evaluation-period", "1000",
     "--evaluation-episodes", "2", "--log-period", "500", "--checkpoint-period", "500",
-    "--no-report", "--shards", "2",
+    "--no-report", "--shards", "2", "--cluster-wait", "20",
 ]  # fmt: skip
 
 
@@ -42,7 +44,7 @@ def train(path: Path, *more: str, env: str = "InvertedPendulum-v5", steps: int =
     words = [sys.executable, "-m", "p3s", "train", env, *RUN, "--steps", str(steps)]
     return subprocess.Popen(
         [*words, "--out", str(path), *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**os.environ, "P3S_RAY_WAIT": "20"},
+        text=True,
     )  # fmt: skip
 
 
@@ -122,7 +124,7 @@ class TestLosses:
         process = train(tmp_path / "run", *self.words, *ours, steps=6000)
         wait_for_step(tmp_path / "run", 2000, process)
         process.kill()
-        process.wait()
+        process.communicate()
         command = [sys.executable, "-m", "p3s", "resume", str(tmp_path / "run"), "--no-report"]
         resumed = subprocess.run(command, capture_output=True, text=True, timeout=600)
         assert resumed.returncode == 0, resumed.stderr
@@ -145,3 +147,21 @@ def test_no_cluster_at_this_address(tmp_path):
     )
     assert "there is no Ray cluster at 127.0.0.1:1" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_what_an_environment_of_a_script_raises():
+    class Fails(Counter):
+        def step(self, action):
+            if len(self.actions) == 30:
+                raise ValueError("out of order")
+            return super().step(action)
+
+    fields = {**SMALL, "num_learners": 2, "shards": 2, "engine": "ray"}
+    population = p3s.Population(lambda: Fails(), **fields)
+    try:
+        with pytest.raises(TrainingStopped, match=r"learner 0 raised at a step.*out of order"):
+            population.learn(400, progress_bar=False)
+    finally:
+        population.training.close()
+        ray.shutdown()

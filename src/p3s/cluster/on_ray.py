@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,20 +23,21 @@ from p3s.cluster.ray_library import (
     PlacementGroupSchedulingStrategy,
     RayError,
     RayTaskError,
+    cloudpickle,
     connect,
     placement_group,
     ray,
     remove_placement_group,
 )
 from p3s.cluster.shard import Played, Rows, Shard
-from p3s.config import Config
+from p3s.config import Config, RunOptions
 from p3s.envs import Adapter
-from p3s.errors import ShardLost, UserError
+from p3s.errors import ShardLost, UserError, note
 from p3s.learning import devices
-from p3s.worker_process import CannotWork, available_cores, core_shares, pickled
+from p3s.worker_process import available_cores, core_shares
 
-WAIT_SECONDS = 60.0
-"""How long a run waits for the cluster to have room for its shards (P3S_RAY_WAIT changes it)."""
+SAID_AFTER = 2.0
+"""Seconds of waiting for room before it is said."""
 
 
 class ShardActor:
@@ -80,7 +80,7 @@ class RayShards:
     def __init__(self, config: Config, make: Callable[[], Adapter], parts: list[range]) -> None:
         options = config.options
         connect(options.address)
-        self._group = reserve(len(parts), options.shard_cpus, options.shard_gpus)
+        self._group = reserve(len(parts), options)
         actor: Any = ray.remote(ShardActor)
         self._actors = [
             actor.options(
@@ -91,11 +91,7 @@ class RayShards:
             for index in range(len(parts))
         ]
         try:
-            orders = [pickled((config, make, part)) for part in parts]
-            self._begin(orders)
-        except CannotWork as error:
-            self.close()
-            raise UserError(f"engine must be local for this run: {error}") from error
+            self._begin([_order(config, make, part) for part in parts])
         except BaseException:
             self.close()
             raise
@@ -165,6 +161,16 @@ class RayShards:
         remove_placement_group(self._group)
 
 
+def _order(config: Config, make: Callable[[], Adapter], part: range) -> bytes:
+    """What a shard is to be, for another process; functions of a script or notebook too."""
+    try:
+        return cloudpickle.dumps((config, make, part))
+    except Exception as error:
+        raise UserError(
+            f"engine must be local for this run: its environment cannot be pickled ({error})"
+        ) from error
+
+
 @contextmanager
 def losses() -> Iterator[None]:
     """Errors of shards as a run knows them: what a shard raised, or that it is gone."""
@@ -179,15 +185,17 @@ def losses() -> Iterator[None]:
         raise ShardLost(f"a shard is lost: {reason}") from error
 
 
-def reserve(count: int, cpus: int, gpus: int) -> Any:
+def reserve(count: int, options: RunOptions) -> Any:
     """Room for every shard, spread over the machines; UserError if there is none in time."""
+    cpus, gpus, wait = options.shard_cpus, options.shard_gpus, options.cluster_wait
+    asked = f"{count} shards of {cpus} CPU{'s' * (cpus > 1)}"
+    asked += (f" and {gpus} GPU{'s' * (gpus > 1)}" if gpus else "") + " each"
     bundle: dict[str, float] = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
     group = placement_group([bundle] * count, strategy="SPREAD")
-    wait = float(os.environ.get("P3S_RAY_WAIT", WAIT_SECONDS))
-    ready = group.wait(min(wait, 2.0))
+    ready = group.wait(min(wait, SAID_AFTER))
     if not ready:
-        print(f"waiting up to {wait:.0f} s for {_asked(count, cpus, gpus)}", file=sys.stderr)
-        ready = group.wait(max(wait - 2.0, 0.1))
+        note(f"waiting up to {wait:g} s for {asked}")
+        ready = group.wait(max(wait - SAID_AFTER, 0.1))
     if ready:
         return group
     remove_placement_group(group)
@@ -197,11 +205,6 @@ def reserve(count: int, cpus: int, gpus: int) -> Any:
     )
     machines = sum(1 for node in ray.nodes() if node["Alive"])
     raise UserError(
-        f"no room for {_asked(count, cpus, gpus)} after {wait:.0f} s: the cluster has {found} "
+        f"no room for {asked} after {wait:g} s: the cluster has {found} "
         f"on {machines} machine{'s' * (machines > 1)}"
     )
-
-
-def _asked(count: int, cpus: int, gpus: int) -> str:
-    each = f"{cpus} CPU{'s' * (cpus > 1)}" + (f" and {gpus} GPU{'s' * (gpus > 1)}" if gpus else "")
-    return f"{count} shards of {each} each"

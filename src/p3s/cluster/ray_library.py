@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -16,6 +17,7 @@ try:
 except ImportError as error:
     raise UserError("engine ray needs Ray: pip install 'p3s[ray]'") from error
 
+cloudpickle: Any = importlib.import_module("ray.cloudpickle")
 LOOPBACK = "127.0.0.1"
 
 
@@ -46,6 +48,7 @@ __all__ = [
     "PlacementGroupSchedulingStrategy",
     "RayError",
     "RayTaskError",
+    "cloudpickle",
     "connect",
     "placement_group",
     "ray",
