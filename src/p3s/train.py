@@ -27,7 +27,7 @@ from p3s import chief
 from p3s.config import Config, check_environment
 from p3s.envs import Adapter, expecting, seeing
 from p3s.envs.workers import make_copies
-from p3s.errors import TrainingStopped
+from p3s.errors import ShardLost, TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator, unstack
 from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
@@ -105,7 +105,8 @@ class Training:
                     self.counters.seconds = before + time.perf_counter() - started
                     self._record(previous, last=self.total_steps >= until)
             except TrainingStopped as error:
-                raise type(error)(f"at total step {self.total_steps}: {error}") from error
+                kind = ShardLost if isinstance(error, ShardLost) else TrainingStopped
+                raise kind(f"at total step {self.total_steps}: {error}") from error
             if callback is not None and callback(self) is False:
                 break
         self._collect_evaluations(wait=True)

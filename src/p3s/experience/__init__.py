@@ -46,6 +46,10 @@ class Experience(Protocol):
         """Normalized observations for the chief's distances, (batch, ...)."""
         ...
 
+    def largest_reward(self) -> float | None:
+        """The largest reward in size that is remembered; None if only the latest steps are."""
+        ...
+
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Any:
         """What a scheme learns from, made from rows on the device."""

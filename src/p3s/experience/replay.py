@@ -149,6 +149,10 @@ class Replay:
         assert rows is not None
         return normalize(self.observations_of(rows), self._normalizer.scaling)
 
+    def largest_reward(self) -> float | None:
+        rows = fields(self.ring.rows[: self.ring.size], self._spec, self._marks)
+        return float(np.abs(rows["reward"]).max(initial=0.0))
+
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Transition:
         return unpack_transitions(spec, rows)

@@ -54,6 +54,9 @@ class LatestSteps:
     def observations(self, rng: np.random.Generator) -> np.ndarray:
         return fields(np.array(self._rows), self._spec, MARKS)["observation"]
 
+    def largest_reward(self) -> float | None:
+        return None
+
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Rollout:
         found = unpack(spec, rows, MARKS)

@@ -16,7 +16,6 @@ import numpy as np
 
 from p3s.errors import note
 from p3s.experience import Experience
-from p3s.experience.rows import fields
 from p3s.schemes import Scheme
 from p3s.schemes.base import StepScheme
 from p3s.trees import trained
@@ -92,10 +91,8 @@ class Health:
 
     def _measure_largest_return(self) -> float:
         """The most that the rewards in the replay, and entropy beside them, can add up to."""
-        ring = self._experience.ring
+        largest = self._experience.largest_reward()
         factor = getattr(self._scheme.algorithm, "discount_factor", 1.0)
-        if ring is None or factor == 1:
+        if largest is None or factor == 1:
             return np.inf
-        rewards = fields(ring.rows[: ring.size], self._spec)["reward"]
-        largest = float(np.abs(rewards).max(initial=0.0))
         return (largest + self._spec.action_size) / (1 - factor)
