@@ -36,11 +36,20 @@ ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
 IN_SLOW_TESTS = ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq_td3", "sql")
-OFF_POLICY = [
-    pytest.param(name, marks=pytest.mark.slow) if name in IN_SLOW_TESTS else name
-    for name, algorithm in ALGORITHMS.items()
-    if not algorithm.on_policy
-]
+
+
+def off_policy(*more_in_slow_tests: str) -> list:
+    """The off-policy algorithms, as parameters of a test."""
+    return [
+        pytest.param(name, marks=pytest.mark.slow)
+        if name in (*IN_SLOW_TESTS, *more_in_slow_tests)
+        else name
+        for name, algorithm in ALGORITHMS.items()
+        if not algorithm.on_policy
+    ]
+
+
+OFF_POLICY = off_policy()
 """For tests that compile an algorithm: those that few people use are left to the slow tests. All
 are traced under every scheme in schemes/test_combinations.py."""
 

@@ -175,7 +175,7 @@ class TestNames:
         config = resolve("Pendulum-v1", network="plain")
         config.check()
         assert config.to_json()["modules"] == [__name__]
-        with pytest.raises(UserError, match=r"'mlp' is taken by p3s\.networks\.MLP"):
+        with pytest.raises(UserError, match=r"'mlp' is taken by p3s\.networks\.models\.MLP"):
 
             @p3s.register
             @dataclass(frozen=True, kw_only=True)

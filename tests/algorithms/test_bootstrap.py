@@ -43,10 +43,8 @@ def test_steps_fit(algorithm):
     assert shapes[0] == shapes[1]
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    ["td3", *(pytest.param(name, marks=pytest.mark.slow) for name in OFF_POLICY if name != "td3")],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", OFF_POLICY)
 def test_one_step_of_three_is_one_step(algorithm):
     made = ALGORITHMS[algorithm](hidden_sizes=(4,))
     spec = SPECS[made.actions]

@@ -60,7 +60,11 @@ class TestJointBatch:
         assert float(target) == 1
 
 
-@pytest.fixture(scope="module", params=BOTH, ids=lambda kind: kind.name)
+@pytest.fixture(
+    scope="module",
+    params=[CrossQ, pytest.param(CrossQTD3, marks=pytest.mark.slow)],
+    ids=lambda kind: kind.name,
+)
 def stepped(request):
     """A learner at its start, after a value step, and after a policy step on that."""
     made = request.param(hidden_sizes=(8,))

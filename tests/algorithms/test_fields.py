@@ -15,7 +15,7 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.networks import Network, features
 from p3s.plugins import register
 from p3s.types import EnvSpec, Guide
-from tests.helpers import OFF_POLICY, leaves, problem_of
+from tests.helpers import leaves, off_policy, problem_of
 from tests.helpers_losses import SPECS, random_batch
 
 """The others: test_on_policy.py."""
@@ -40,7 +40,7 @@ def make(algorithm: str, **fields) -> Algorithm:
     return ALGORITHMS[algorithm](hidden_sizes=(16, 15), batch_size=7, **fields)
 
 
-@pytest.mark.parametrize("algorithm", OFF_POLICY)
+@pytest.mark.parametrize("algorithm", off_policy("crossq"))
 class TestFields:
     """A hyper-parameter changes something; a number may be a traced one, another per learner."""
 

@@ -17,7 +17,12 @@ from tests.helpers import assert_file_and_export, leaves, problem_of
 from tests.helpers_losses import SPECS, random_batch
 
 WITH_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, ActorCritic)]
-COMMON = {"hidden_sizes": (6, 5), "activation": "leaky_relu", "learning_rate": 1e-3}
+COMMON = {
+    "hidden_sizes": (6, 5),
+    "activation": "leaky_relu",
+    "learning_rate": 1e-3,
+    "layer_norm": False,
+}
 OWN = {
     "policy_hidden_sizes": (4,),
     "policy_activation": "tanh",

@@ -49,10 +49,10 @@ class TestSubset:
         assert problem_of(REDQ()) == problem_of(DroQ()) == ""
 
 
-@pytest.mark.parametrize("kind", [REDQ, DroQ])
-def test_the_policy_climbs_the_mean_of_all(kind):
+def test_the_policy_climbs_the_mean_of_all():
     """Policy loss with a temperature near 0: minus the mean over networks and states."""
-    made = kind(hidden_sizes=(4,), initial_temperature=1e-9, dropout=None)
+    assert REDQ().policy_estimate == DroQ().policy_estimate == "mean"
+    made = REDQ(hidden_sizes=(4,), initial_temperature=1e-9, num_values=3)
     learner = jax.jit(made.init, static_argnums=1)(jax.random.key(0), SPEC)
     guide = Guide(learner.policy, jnp.float32(0.0))
     key = jax.random.key(3)

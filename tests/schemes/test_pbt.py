@@ -45,6 +45,7 @@ class TestPBT:
     def test_perturbation(self):
         assert perturb("learning_rate", 0.1, 1.2) == pytest.approx(0.12)
         assert 1 / (1 - perturb("discount_factor", 0.99, 1.2)) == pytest.approx(120)
+        assert perturb("adam_momentum", 0.9, 2.0) == pytest.approx(0.95)
 
     def test_review_copies_all_and_perturbs_only_the_copy(self):
         scheme = PBT(algorithm=TINY, num_learners=4, learners_start="independent")

@@ -1,8 +1,8 @@
 """Which row of a ring follows which, and what several steps from a row on amount to.
 
 Copies write their rows in turns, and not all copies step every time. So each row says how many rows
-earlier the step before it is (`back`, 0 for the first step of an episode). That is all that a
-checkpoint has to hold: what follows a row is found again from it.
+earlier the step before it is (`back`, 0 for the first step of an episode). A checkpoint holds that
+and each copy's latest row: what follows a row is found again from it.
 
 A return of n steps from a row on has n rewards and n discounts. Steps end early with an episode, or
 at a copy's latest row. With m the steps taken:

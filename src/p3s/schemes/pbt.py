@@ -7,8 +7,8 @@
         and is judged by the episodes that it finishes from then on
 
 Hyper-parameters are traced values of the one compiled program: no change recompiles. A discount
-factor is perturbed as the horizon 1/(1 - gamma), so that it stays below 1. Learners share one
-replay, as in all schemes here; the original's workers do not.
+factor is perturbed as the horizon 1/(1 - gamma), so that it stays below 1, and Adam's momentum
+likewise. Learners share one replay, as in all schemes here; the original's workers do not.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from p3s.schemes.base import Decision, StepScheme
 from p3s.trees import pick, put
 from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
 
+WITH_HORIZON = ("discount_factor", "adam_momentum")
+
 
 class PBTState(NamedTuple):
     """The learners and their own hyper-parameters."""
@@ -37,8 +39,8 @@ class PBTState(NamedTuple):
 
 
 def perturb(name: str, value: Any, factor: Any) -> Any:
-    """A hyper-parameter times a factor; for a discount factor, its horizon times the factor."""
-    return 1 - (1 - value) / factor if name == "discount_factor" else value * factor
+    """A hyper-parameter times a factor; for those of a horizon, the horizon times the factor."""
+    return 1 - (1 - value) / factor if name in WITH_HORIZON else value * factor
 
 
 def exploit(means: np.ndarray, quantile: float, rng: np.random.Generator) -> list[int]:
