@@ -12,6 +12,7 @@ SECTIONS: tuple[str, ...] = (
     "crash_points",
     "disk_errors",
     "byte_flips",
+    "strangers",
 )
 """The modules, in the order in which they run."""
 

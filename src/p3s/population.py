@@ -176,7 +176,7 @@ class Population:
     @classmethod
     def _load(cls, path: Path, env: Callable[[], Any] | None) -> Population:
         record = opening.read_record(path)
-        devices.prepare(record.get("devices"))
+        opening.prepare_devices(record)
         config = opening.config_of(record, path)
         population = cls.__new__(cls)
         delay = config.callable_delay

@@ -10,9 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from p3s.config import Config
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
+from p3s.experience.replay import available_memory
+from p3s.learning import devices
 from p3s.plugins import import_module
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
@@ -22,6 +26,8 @@ from p3s.runs.trust import as_list, check_modules, is_own_record, refuse_links
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
+BYTES_PER_COPY = 1 << 16
+"""What an environment copy takes at least."""
 NO_CHECKPOINT = "no checkpoint yet: starting from the beginning"
 
 
@@ -52,12 +58,18 @@ def begin(
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
-    training = Training(config, make)
-    folder = RunFolder(path, tensorboard)
-    make_folder(path)
-    folder.claim()
-    write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
-    training.attach(folder)
+    training, folder = Training(config, make), RunFolder(path, tensorboard)
+    try:
+        make_folder(path)
+        folder.claim()
+        if (path / "config.json").exists():
+            raise UserError(f"{path} holds a run that another process has just begun")
+        write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
+        training.attach(folder)
+    except BaseException:
+        folder.close()
+        training.close()
+        raise
     return training
 
 
@@ -84,7 +96,10 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
         config = dataclasses.replace(config, options=options)
     folder = RunFolder(path, record.get("tensorboard", False))
     folder.claim()
+    training = None
     try:
+        if not is_own_record(record):
+            _check_size(config)
         training = Training(config, env_maker(config))
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, record["steps"]):
@@ -92,12 +107,28 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
         if steps is not None and steps < training.total_steps:
             raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")
         training.attach(folder)
-    except UserError:
+    except BaseException:
         folder.close()
+        if training is not None:
+            training.close()
         raise
     if steps is not None:
         write_config(path, {**record, "steps": steps})
     return training, notes
+
+
+def _check_size(config: Config) -> None:
+    """Refuse someone else's run whose learners would not fit into memory."""
+    example = env_maker(config)()
+    spec, free = example.env_spec, available_memory()
+    example.close()
+    state = jax.eval_shape(lambda: config.scheme.init(jax.random.key(0), spec))
+    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    needed += config.scheme.num_envs * BYTES_PER_COPY
+    if free is not None and needed > free:
+        raise UserError(
+            f"the run takes {needed / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free"
+        )
 
 
 def restore(training: Training, path: Path) -> list[str]:
@@ -119,6 +150,12 @@ def restore(training: Training, path: Path) -> list[str]:
 def read_record(path: Path) -> dict[str, Any]:
     """The configuration that belongs to a folder's checkpoint: its own, or config.json."""
     return Checkpoints(path / "checkpoints").config() or read_config(path)
+
+
+def prepare_devices(record: dict[str, Any]) -> None:
+    """Configure jax for the devices that a run is recorded with."""
+    wanted = record.get("devices")
+    devices.prepare(wanted if type(wanted) is int else None)
 
 
 def config_of(record: dict[str, Any], path: Path) -> Config:

@@ -57,6 +57,8 @@ class NoFolder:
 
     def resume(self, values: dict[str, Any]) -> None:
         """Remember how long each stream was at the checkpoint."""
+        if not all(type(size) is int and size >= 0 for size in values.values()):
+            raise UserError("the checkpoint does not say how long the records were")
         self._positions = values
 
     def close(self) -> None:
