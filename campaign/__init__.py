@@ -13,6 +13,7 @@ SECTIONS: tuple[str, ...] = (
     "disk_errors",
     "byte_flips",
     "strangers",
+    "concurrency",
 )
 """The modules, in the order in which they run."""
 

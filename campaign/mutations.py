@@ -11,7 +11,7 @@ SCRIPT = "<script>alert(1)</script>"
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 1, 10**12, 10**30, -(10**18), 0.5, -1e308, float("nan"), float("inf"), "",
     "x", SCRIPT, "../../outside", "/etc/passwd", "evil:Evil", [], {}, [[]], [1e12] * 3, {"a": 1},
-    ["evil"], "[red]x[/", "\x1b[31m",
+    [2**31, 2**31], [2**21] * 3, ["evil"], "[red]x[/", "\x1b[31m",
 )  # fmt: skip
 """What is put in the place of others."""
 

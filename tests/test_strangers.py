@@ -93,7 +93,7 @@ def test_a_policy_takes_no_more_memory_than_its_file(population, tmp_path, field
     description["fields"]["normalize_observations"] = True
     header["__metadata__"]["p3s"] = json.dumps(description)
     file.write_bytes(with_header(file.read_bytes(), header))
-    with pytest.raises(UserError, match=r"should be float32|expected arrays|make no sense"):
+    with pytest.raises(UserError, match=r"makes? no sense"):
         Policy.load(file)
 
 

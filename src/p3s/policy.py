@@ -25,6 +25,7 @@ from p3s.policy_file import (
     FIRST_FORMAT,
     FORMAT,
     check_about,
+    check_layers,
     checksum,
     read_policy_file,
     read_spec,
@@ -163,9 +164,9 @@ class Policy:
             if first:
                 description["observation_shape"] = [description.pop("observation_size")]
                 description["observation_dtype"] = "float32"
-            algorithm = build(
-                ALGORITHMS, "algorithm", description.pop("algorithm"), description.pop("fields")
-            )
+            fields = description.pop("fields")
+            check_layers(fields, sum(array.size for array in arrays.values()))
+            algorithm = build(ALGORITHMS, "algorithm", description.pop("algorithm"), fields)
             spec = read_spec(description)
             key = jax.random.key(0)
             template = jax.eval_shape(lambda: algorithm.policy_of(algorithm.init(key, spec)))

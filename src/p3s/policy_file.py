@@ -24,7 +24,7 @@ FIRST_FORMAT = "p3s-policy-1"
 """p3s 0.1: flat observations only, and shorter names of arrays."""
 CHECKSUM = "crc32"
 """Files of older versions have none."""
-LARGEST = 1 << 31
+LARGEST = 1 << 22
 """No observation or action has more elements."""
 
 
@@ -69,6 +69,14 @@ def read_spec(description: dict[str, Any]) -> EnvSpec:
     if not _is_size(size) or not isinstance(discrete, bool):
         raise ValueError("its actions make no sense")
     return EnvSpec(ObservationSpec(tuple(shape), dtype), size, discrete)
+
+
+def check_layers(fields: Any, largest: int) -> None:
+    """Raise ValueError if a layer is larger than anything that could be there."""
+    values = fields.values() if isinstance(fields, dict) else ()
+    sizes = [size for value in values if isinstance(value, list | tuple) for size in value]
+    if any(isinstance(size, int | float) and size > largest for size in sizes):
+        raise ValueError(f"a layer of {max(sizes)} units makes no sense here")
 
 
 def check_about(about: dict[str, Any], spec: EnvSpec) -> None:

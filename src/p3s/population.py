@@ -181,6 +181,8 @@ class Population:
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
+        if not is_own_record(record):
+            opening.check_size(config, make)
         population._training = Training(config, make)
         notes = opening.restore(population._training, path)
         if NO_CHECKPOINT in notes:

@@ -12,12 +12,13 @@ from typing import Any
 
 import jax
 
-from p3s.config import Config
+from p3s.config import Config, field_values
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.experience.replay import available_memory
 from p3s.learning import devices
 from p3s.plugins import import_module
+from p3s.policy_file import check_layers
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
@@ -26,6 +27,7 @@ from p3s.runs.trust import as_list, check_modules, is_own_record, refuse_links
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
+LARGEST_LAYER = 1 << 22
 BYTES_PER_COPY = 1 << 16
 """What an environment copy takes at least."""
 NO_CHECKPOINT = "no checkpoint yet: starting from the beginning"
@@ -98,9 +100,10 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     folder.claim()
     training = None
     try:
+        make = env_maker(config)
         if not is_own_record(record):
-            _check_size(config)
-        training = Training(config, env_maker(config))
+            check_size(config, make)
+        training = Training(config, make)
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, record["steps"]):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")
@@ -117,9 +120,13 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     return training, notes
 
 
-def _check_size(config: Config) -> None:
+def check_size(config: Config, make: MakeEnv) -> None:
     """Refuse someone else's run whose learners would not fit into memory."""
-    example = env_maker(config)()
+    try:
+        check_layers(field_values(config.algorithm), LARGEST_LAYER)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    example = make()
     spec, free = example.env_spec, available_memory()
     example.close()
     state = jax.eval_shape(lambda: config.scheme.init(jax.random.key(0), spec))
