@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from p3s.runs.checksums import parse_checked
@@ -73,8 +74,8 @@ def check_config(config: dict[str, Any]) -> None:
     """Raise ValueError if a configuration cannot be shown beside a run's records."""
     kinds: dict[str, Any] = {
         "scheme": str, "algorithm": str, "preset": str, "scheme_fields": dict,
-        "algorithm_fields": dict, "environment": dict | None, "versions": dict | None,
-        "machine": dict | None, "commit": str | None,
+        "algorithm_fields": dict, "environment": (dict, NoneType), "versions": (dict, NoneType),
+        "machine": (dict, NoneType), "commit": (str, NoneType),
     }  # fmt: skip
     for name, kind in kinds.items():
         if not isinstance(config.get(name), kind):

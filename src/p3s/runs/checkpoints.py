@@ -92,8 +92,7 @@ class Checkpoints:
         """Write the files of a checkpoint into a new folder; what its meta.json says."""
         files.remove_folder(folder)
         files.make_folder(folder)
-        environments = sign_states(snapshot.get("environments", {}))
-        arrays, values = _separate({**snapshot, "environments": environments})
+        arrays, values = _separate(sign_states(snapshot))
         written = {
             "state.safetensors": _write(folder / "state.safetensors", save(arrays)),
             **({} if ring is None else self._write_ring(folder, ring)),
@@ -155,9 +154,8 @@ class Checkpoints:
             snapshot, notes = self._newest(folders, ring)
             before, folders = folders, self._complete()
             if snapshot is not None and (not notes or folders == before):
-                kept, line = without_foreign_states(snapshot.get("environments", {}))
-                notes += [] if line is None else [line]
-                return {**snapshot, "environments": kept}, notes
+                snapshot, line = without_foreign_states(snapshot)
+                return snapshot, notes + ([] if line is None else [line])
             if folders == before:
                 break
             # They may not be damaged: a run in progress has replaced some of them meanwhile.
