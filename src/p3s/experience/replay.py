@@ -183,7 +183,7 @@ def memory_needed(capacity: int, spec: EnvSpec, num_steps: int = 1) -> int:
 
 def check_memory(capacity: int, spec: EnvSpec, num_steps: int = 1) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
-    needed, free = memory_needed(capacity, spec, num_steps), _available_memory()
+    needed, free = memory_needed(capacity, spec, num_steps), available_memory()
     if free is not None and needed > free:
         fits = int(0.8 * free) // memory_needed(1, spec, num_steps)
         raise UserError(
@@ -193,7 +193,7 @@ def check_memory(capacity: int, spec: EnvSpec, num_steps: int = 1) -> str:
     return f"replay: {capacity:,} transitions, up to {needed / 1e6:,.0f} MB"
 
 
-def _available_memory() -> int | None:
+def available_memory() -> int | None:
     """Bytes that can be allocated without swapping, where the system tells."""
     try:
         with open("/proc/meminfo") as lines:

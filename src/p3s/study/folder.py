@@ -25,7 +25,7 @@ from p3s.errors import UserError
 from p3s.report.references import FILE, Reference, read_references, references_text
 from p3s.runs.best_policy import LAST
 from p3s.runs.files import write_text
-from p3s.runs.locks import try_lock
+from p3s.runs.locks import no_locks, try_lock
 from p3s.runs.opening import load_config
 from p3s.runs.records import is_complete, last_row
 from p3s.study.cells import Cell
@@ -67,7 +67,10 @@ class StudyFolder:
     def _only_writer(self) -> Iterator[None]:
         """Keep other writers out: two schedulers may start at the same time."""
         with (self.path / "locks" / ".folder").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                raise no_locks(self.path, error) from error
             yield
 
     def references(self) -> dict[str, Reference]:
@@ -142,9 +145,9 @@ class StudyFolder:
             state = "stopped" if (run / "config.json").exists() else "waiting"
         return Progress(
             state,
-            metrics.get("step", 0),
-            evaluation.get("score"),
-            metrics.get("steps_per_second"),
+            metrics.get("step", 0) if isinstance(metrics.get("step", 0), int) else 0,
+            _number(evaluation.get("score")),
+            _number(metrics.get("steps_per_second")),
             error,
         )
 
@@ -159,6 +162,10 @@ class StudyFolder:
                         f"{run} was started with {key} = {before}, but the study says {value}: "
                         "choose another --out, or remove that run"
                     )
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None
 
 
 def _differences(started: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
