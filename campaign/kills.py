@@ -100,7 +100,7 @@ def kill_and_compare(drawn: RandomRun, kills: int, rng: random.Random, tally: Ta
     """Kill a run so often, unless it is complete before, and compare it with the whole one."""
     whole, parts = drawn.folder / "whole", drawn.folder / "parts"
     began = time.monotonic()
-    code = Command(drawn.first(whole), drawn.folder / "whole.log").wait()
+    code = Command(drawn.first(whole), drawn.folder / "whole.log").end()
     assert code == 0, f"exit code {code} without any kill"
     duration = time.monotonic() - began
     for life in range(kills + 1):
@@ -110,7 +110,7 @@ def kill_and_compare(drawn: RandomRun, kills: int, rng: random.Random, tally: Ta
         )
         if life < kills:
             kill_one(drawn, command, duration, rng, tally)
-        code = command.wait()
+        code = command.end()
         if code == 0:
             break
         assert life < kills, f"exit code {code} after the last kill: {command.last_line()}"

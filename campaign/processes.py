@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-LONGEST = 300.0
+LONGEST = 600.0
 """Seconds after which a process counts as stuck."""
 
 
@@ -49,6 +49,14 @@ class Command:
         """Its exit code; None if it is alive after so many seconds."""
         self._process.join(seconds)
         return self._process.exitcode
+
+    def end(self) -> int | None:
+        """Wait for its exit code; None if it is stuck, and then it is killed."""
+        code = self.wait()
+        if code is None:
+            self._process.kill()
+            self._process.join()
+        return code
 
     def last_line(self) -> str:
         """The last thing that it printed."""
