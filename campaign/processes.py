@@ -65,9 +65,15 @@ class Command:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started, in any of its threads."""
+    """The live processes that one has started, in any of its threads."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
-        return sorted(int(child) for task in tasks for child in task.read_text().split())
+        found = sorted(int(child) for task in tasks for child in task.read_text().split())
+        return [child for child in found if not _is_zombie(child)]
     except OSError:
         return []
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and nobody has taken note of it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
