@@ -12,6 +12,8 @@ SECTIONS: tuple[str, ...] = (
     "crash_points",
     "disk_errors",
     "byte_flips",
+    "strangers",
+    "concurrency",
     "kills",
     "environments",
     "learners",

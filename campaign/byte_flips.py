@@ -18,7 +18,7 @@ from tests.helpers import assert_same_state, small_config, state_of
 from campaign import Result
 from p3s.errors import UserError
 from p3s.policy import Policy
-from p3s.report.results import read_intact_rows
+from p3s.report.rows import read_intact_rows
 from p3s.runs import opening
 from p3s.runs.records import read_config, read_rows
 
@@ -92,7 +92,7 @@ def open_all(path: Path, name: str, expected: dict[str, Any], states: dict[int, 
     if name not in expected:
         return resumed_otherwise(path, states)
     if name.endswith(".jsonl"):
-        rows, note = read_intact_rows(path / name, ())
+        rows, note = read_intact_rows(path, name.removesuffix(".jsonl"))
         count = len(rows) if note is not None else len(expected[name])
         assert matches(rows, expected[name][:count]), f"the report of {name} has other rows"
     found = read(path, name)

@@ -191,9 +191,10 @@ class Config:
         env = record["environment"]
         # Options that a run of an older version does not have are as by default.
         known = {option.name for option in dataclasses.fields(RunOptions)} & record.keys()
-        options = {name: record[name] for name in known}
+        types = field_types(RunOptions)
+        options = {name: _as_field(name, record[name], types[name]) for name in known}
         return cls(
-            EnvName(**env) if env is not None else None,
+            EnvName.from_json(env) if env is not None else None,
             scheme,
             record["preset"],
             RunOptions(**options),
@@ -216,12 +217,16 @@ def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]
     for key in values:
         if key not in known:
             raise unknown(f"field of {kind} {name}", key, known)
+    types = field_types(made)
     clean = {
         # p3s 0.1 had no bound of beta in preset `paper`.
-        key: tuple(value) if isinstance(value, list) else 1e9 if value == "inf" else value
+        key: _as_field(key, 1e9 if value == "inf" else value, types[key])
         for key, value in values.items()
+        if key != "algorithm"
     }
-    return made(**clean)
+    built = made(**{**values, **clean})
+    check_fields(built)
+    return built
 
 
 def new_name(key: str, known: set[str]) -> str:

@@ -6,6 +6,7 @@ A field states its bounds in its type, `learning_rate: Positive`, and is checked
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import types
@@ -89,7 +90,8 @@ def convert(value: Any, expected: Any) -> Any:
             return tuple(convert(item, arguments[0]) for item in value)
     elif expected is float:
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+            with contextlib.suppress(OverflowError):
+                return float(value)
     elif not isinstance(expected, type) or type(value) is expected:
         return value
     raise Mismatch(f"expected {describe(expected)}, not {show(value)}")

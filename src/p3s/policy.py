@@ -7,14 +7,12 @@ environment, run) as text. Loading it executes nothing and checks every name, sh
 from __future__ import annotations
 
 import json
-import zlib
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from p3s.algorithms import ALGORITHMS, Algorithm
@@ -22,21 +20,26 @@ from p3s.config import build, field_values
 from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
+from p3s.policy_file import (
+    CHECKSUM,
+    FIRST_FORMAT,
+    FORMAT,
+    check_about,
+    check_layers,
+    checksum,
+    read_policy_file,
+    read_spec,
+)
 from p3s.runs.files import write_bytes
 from p3s.runs.trust import modules_in, refuse_modules
 from p3s.trees import flatten_names, pick, unflatten_names
-from p3s.types import EnvSpec, ObservationSpec, Params
+from p3s.types import EnvSpec, Params
 
 if TYPE_CHECKING:
     from p3s.train import Training
 
-FORMAT = "p3s-policy-2"
-FIRST_FORMAT = "p3s-policy-1"
-"""p3s 0.1: flat observations only, and shorter names of arrays."""
 SCALING = "normalization"
 FIRST_SCALING = "normalisation"
-CHECKSUM = "crc32"
-"""Files of older versions have none."""
 
 
 class Policy:
@@ -132,7 +135,7 @@ class Policy:
             "discrete": self.spec.discrete,
             **self.about,
         }
-        description[CHECKSUM] = _checksum(description, arrays)
+        description[CHECKSUM] = checksum(description, arrays)
         return save(arrays, {"p3s": json.dumps(description, sort_keys=True)})
 
     def make_env(
@@ -146,7 +149,7 @@ class Policy:
         if env is None and own is not None:
             if not self.trusted:
                 refuse_modules(modules_in(own), "the policy's environment")
-            env = EnvName(**own)
+            env = EnvName.from_json(own)
         if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
         return seeing(partial(make_env, env, delay, render_mode), self.observations_seen)()
@@ -155,32 +158,30 @@ class Policy:
     def load(cls, path: str | Path) -> Policy:
         """Read a policy file; nothing in it is executed."""
         path = Path(path)
-        description, arrays = _read_policy_file(path)
+        description, arrays = read_policy_file(path)
         try:
             first = description.pop("format") == FIRST_FORMAT
             if first:
                 description["observation_shape"] = [description.pop("observation_size")]
                 description["observation_dtype"] = "float32"
-            algorithm = build(
-                ALGORITHMS, "algorithm", description.pop("algorithm"), description.pop("fields")
-            )
-            observation = ObservationSpec(
-                tuple(description.pop("observation_shape")), description.pop("observation_dtype")
-            )
-            spec = EnvSpec(observation, description.pop("action_size"), description.pop("discrete"))
+            fields = description.pop("fields")
+            check_layers(fields, sum(array.size for array in arrays.values()))
+            algorithm = build(ALGORITHMS, "algorithm", description.pop("algorithm"), fields)
+            spec = read_spec(description)
             key = jax.random.key(0)
             template = jax.eval_shape(lambda: algorithm.policy_of(algorithm.init(key, spec)))
-        except (KeyError, TypeError, ValueError) as error:
+            check_about(description, spec)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise UserError(f"{path} is damaged: its description does not fit ({error})") from error
         prefix = f"{FIRST_SCALING if first else SCALING}/"
         names = [name for name in arrays if name.startswith(prefix)]
         found = {name.removeprefix(prefix): arrays.pop(name) for name in names}
-        scaling = None
-        if algorithm.normalize_observations:
-            scaling = unflatten_names(identity_scaling(spec), found, f"{path}: {SCALING}")
         if first:
             arrays = _renamed(arrays, template)
         params = unflatten_names(template, arrays, str(path))
+        scaling = None
+        if algorithm.normalize_observations:
+            scaling = unflatten_names(identity_scaling(spec), found, f"{path}: {SCALING}")
         return cls(algorithm, params, spec, description, scaling)
 
 
@@ -215,33 +216,3 @@ def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.nd
 
     known = {core(name): name for name in flatten_names(template)}
     return {known.get(core(name), name): array for name, array in arrays.items()}
-
-
-def _checksum(description: dict[str, Any], arrays: dict[str, np.ndarray]) -> int:
-    """Of the description and of every array with its name, type and shape."""
-    total = zlib.crc32(json.dumps(description, sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
-        total = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), total)
-        total = zlib.crc32(np.ascontiguousarray(array).tobytes(), total)
-    return total
-
-
-def _read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    if not path.is_file():
-        raise UserError(f"there is no policy file {path}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        description = json.loads(metadata["p3s"])
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is damaged or no policy file: {error}") from error
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{path} is not a p3s policy: it has no description") from error
-    known = (FORMAT, FIRST_FORMAT)
-    if not isinstance(description, dict) or description.get("format") not in known:
-        raise UserError(f"{path} is not in a format that this version reads ({', '.join(known)})")
-    expected = description.pop(CHECKSUM, None)
-    if expected is not None and expected != _checksum(description, arrays):
-        raise UserError(f"{path} is damaged: it is not what was written")
-    return description, arrays

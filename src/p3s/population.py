@@ -176,11 +176,13 @@ class Population:
     @classmethod
     def _load(cls, path: Path, env: Callable[[], Any] | None) -> Population:
         record = opening.read_record(path)
-        devices.prepare(record.get("devices"))
+        opening.prepare_devices(record)
         config = opening.config_of(record, path)
         population = cls.__new__(cls)
         delay = config.callable_delay
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
+        if not is_own_record(record):
+            opening.check_size(config, make)
         population._training = Training(config, make)
         notes = opening.restore(population._training, path)
         if NO_CHECKPOINT in notes:

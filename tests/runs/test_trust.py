@@ -103,10 +103,10 @@ class TestPickledEnvironments:
         planted = np.frombuffer(pickle.dumps(Planted()), np.uint8)
         checkpoints = Checkpoints(tmp_path / "checkpoints")
         own = {state_name(0): np.frombuffer(b"\x80own", np.uint8)}
-        signature = trust.sign_states(own)[trust.SIGNATURE]
+        signature = trust.sign_states({"environments": own})["environments"][trust.SIGNATURE]
         for signed in ({}, {trust.SIGNATURE: signature}):
             values = {state_name(0): planted, **signed}
-            monkeypatch.setattr("p3s.runs.checkpoints.sign_states", lambda values: values)
+            monkeypatch.setattr("p3s.runs.checkpoints.sign_states", lambda snapshot: snapshot)
             checkpoints.write(100, {"environments": values}, None)
             snapshot, notes = checkpoints.read(None)
             assert snapshot == {"environments": {}}

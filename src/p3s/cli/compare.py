@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
+from rich.text import Text
 
 from p3s.cli.console import table_console
 from p3s.errors import UserError
@@ -55,23 +56,25 @@ def comparison_table(curves: list[RunCurve]) -> Table:
     step = common_step(curves)
     envs = {curve.env for curve in curves}
     where = f" on {envs.pop()}" if len(envs) == 1 else ""
-    table = Table(title=f"at {step:,} environment steps{where}", title_justify="left", box=None)
+    table = Table(
+        title=Text(f"at {step:,} environment steps{where}"), title_justify="left", box=None
+    )
     table.add_column("method", no_wrap=True)
     for name in ("score", "champion", "best", "updates", "steps", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("run" if where else "environment, run", overflow="fold")
     for curve in sorted(curves, key=lambda curve: -curve.at(step)["score"]):
         row, last = curve.at(step), curve.evaluations[-1]
-        champion = row["champion_return"]
+        champion = row.get("champion_return")
         table.add_row(
-            curve.label,
+            Text(curve.label),
             f"{row['score']:,.1f}",
             "-" if champion is None else f"{champion:,.1f}",
             f"{max(each['score'] for each in curve.evaluations):,.1f}",
             f"{row['updates']:,}",
             f"{last['step']:,}",
             f"{row['seconds']:,.0f} s",
-            str(curve.path) if where else f"{curve.env}, {curve.path}",
+            Text(str(curve.path) if where else f"{curve.env}, {curve.path}"),
         )
     return table
 
@@ -109,7 +112,7 @@ def compare(paths: list[Path], out: Path | None, terminal: bool) -> None:
         width = max(len(curve.label) for curve in curves)
         for curve in curves:
             line = sparkline([row["score"] for row in curve.evaluations])
-            console.print(f"{curve.label:<{width}}  {line}", highlight=False)
+            console.print(f"{curve.label:<{width}}  {line}", highlight=False, markup=False)
     if out is not None:
         draw_curves(curves, out)
         console.print(f"wrote {out}", highlight=False)

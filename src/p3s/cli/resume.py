@@ -8,7 +8,6 @@ from typing import Literal
 from p3s.cli.arguments import Flag, Run
 from p3s.cli.train import train
 from p3s.errors import UserError
-from p3s.learning import devices
 from p3s.runs import opening
 from p3s.runs.trust import trusting
 
@@ -47,7 +46,7 @@ def run(options: Options) -> int:
 
 
 def _resume(options: Options) -> int:
-    devices.prepare(opening.read_record(options.run).get("devices"))
+    opening.prepare_devices(opening.read_record(options.run))
     training, notes = opening.reopen(
         options.run,
         options.steps,

@@ -18,18 +18,21 @@ from rich.text import Text
 from p3s.chief import search_radius
 from p3s.cli.arguments import Run
 from p3s.errors import UserError
+from p3s.report.results import read_run
+from p3s.report.rows import read_intact_rows
 from p3s.report.sparkline import sparkline
 from p3s.runs.files import write_text
-from p3s.runs.records import is_complete, read_config, read_rows
+from p3s.runs.records import is_complete, read_config
 
 
 def view(path: Path) -> Panel:
     """One look at a run."""
-    config = read_config(path)
-    rows = {
-        stream: read_rows(path / f"{stream}.jsonl")
-        for stream in ("metrics", "evaluations", "lineage")
-    }
+    run, notes = read_run(path)
+    config = run.config
+    metrics, note = read_intact_rows(path, "metrics")
+    rows = {"metrics": metrics, "evaluations": run.evaluations, "lineage": run.lineage}
+    if notes or note is not None:
+        raise UserError("; ".join([*notes, *([note] if note else [])]))
     latest: dict[str, Any] = rows["metrics"][-1] if rows["metrics"] else {}
     done = latest.get("step", 0)
     bar = Table.grid(padding=(0, 2))
@@ -44,7 +47,7 @@ def view(path: Path) -> Panel:
         parts.append(_chief(reviews, config["scheme_fields"]))
     env = config["environment"]["id"] if config["environment"] else "custom environment"
     title = f"{config['scheme']}-{config['algorithm']} on {env}, seed {config['seed']}"
-    return Panel(Group(*parts), title=title, subtitle=str(path), expand=False)
+    return Panel(Group(*parts), title=Text(title), subtitle=Text(str(path)), expand=False)
 
 
 def _scores(evaluations: list[dict[str, Any]]) -> Text:
@@ -73,7 +76,7 @@ def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
     table.add_row("best learner", "-" if last["best"] is None else str(last["best"]))
     table.add_row("β", f"{last['beta']:.4g}", sparkline([row["beta"] for row in lineage]))
     if last["spread"] is not None:
-        target = search_radius(last["change"], fields["rho"], fields["d_min"])
+        target = search_radius(last["change"], fields.get("rho", 0.0), fields.get("d_min", 0.0))
         spreads = [row["spread"] for row in lineage if row["spread"] is not None]
         changes = [row["change"] for row in lineage if row["change"] is not None]
         spread = f"{last['spread']:.4g} (target {target:.4g})"

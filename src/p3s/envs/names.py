@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 
-from p3s.envs.delay import Delay, DelayedReward
+from p3s.envs.delay import Delay, DelayedReward, checked_delay
 
 PAPER_DELAY = 20
 """f_reward of the paper's delayed environments."""
@@ -42,6 +42,20 @@ class EnvName:
     def to_json(self) -> dict[str, Any]:
         """Id, delay and arguments, for a policy file."""
         return {"id": self.id, "delay": self.delay, "kwargs": self.kwargs}
+
+    @classmethod
+    def from_json(cls, values: Any) -> EnvName:
+        """The name in a file: ValueError if it makes no sense."""
+        known = {"id", "delay", "kwargs", "note"}
+        if not isinstance(values, dict) or not values.keys() <= known:
+            raise ValueError("it describes no environment")
+        name = cls(**values)
+        words = isinstance(name.id, str) and isinstance(name.note, str | None)
+        if not words or not isinstance(name.kwargs, dict):
+            raise ValueError("it describes no environment")
+        if name.delay is not None:
+            checked_delay(name.delay)
+        return name
 
     @property
     def family(self) -> str:

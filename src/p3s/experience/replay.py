@@ -103,7 +103,7 @@ def memory_needed(capacity: int, spec: EnvSpec) -> int:
 
 def check_memory(capacity: int, spec: EnvSpec) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
-    needed, free = memory_needed(capacity, spec), _available_memory()
+    needed, free = memory_needed(capacity, spec), available_memory()
     if free is not None and needed > free:
         fits = int(0.8 * free) // record(spec).itemsize
         raise UserError(
@@ -113,7 +113,7 @@ def check_memory(capacity: int, spec: EnvSpec) -> str:
     return f"replay: {capacity:,} transitions, up to {needed / 1e6:,.0f} MB"
 
 
-def _available_memory() -> int | None:
+def available_memory() -> int | None:
     """Bytes that can be allocated without swapping, where the system tells."""
     try:
         with open("/proc/meminfo") as lines:

@@ -71,13 +71,13 @@ def provenance_rows(results: Results) -> list[tuple[str, str]]:
     configs = [run.config for run in results.runs]
     rows = [("runs", f"{len(configs)}")]
     rows.append(("commit", _counted([(c.get("commit") or "unknown")[:12] for c in configs])))
-    packages = dict.fromkeys(name for c in configs for name in c.get("versions", {}))
+    packages = dict.fromkeys(name for c in configs for name in (c.get("versions") or {}))
     versions = [
-        f"{name} {_counted([c.get('versions', {}).get(name, '–') for c in configs])}"
+        f"{name} {_counted([str((c.get('versions') or {}).get(name) or '–') for c in configs])}"
         for name in packages
     ]
     rows.append(("versions", ", ".join(versions) or "unknown"))
-    machines = [c.get("machine", {}) for c in configs]
+    machines = [c.get("machine") or {} for c in configs]
     described = [f"{m.get('system', 'unknown')}, {m.get('cores', '?')} cores" for m in machines]
     rows.append(("machine", _counted(described)))
     seeds = {run.seed for run in results.runs}

@@ -19,10 +19,8 @@ from p3s.errors import UserError
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.formatting import first_names
 from p3s.report.references import Reference, read_references
-from p3s.runs.checksums import parse_checked
-from p3s.runs.records import read_config, whole_lines
-
-EVALUATION_KEYS = ("step", "updates", "learner_returns", "score", "mean", "seconds")
+from p3s.report.rows import check_config, read_intact_rows
+from p3s.runs.records import read_config
 
 
 @dataclass(frozen=True)
@@ -105,37 +103,19 @@ def environment_label(config: dict[str, Any]) -> str:
     return ", ".join([env["id"], *(f"{key} {value}" for key, value in {**delay, **given}.items())])
 
 
-def read_intact_rows(path: Path, needed: Iterable[str]) -> tuple[list[dict[str, Any]], str | None]:
-    """The rows of a stream before the first damaged one, and a note on the damage if any."""
-    rows: list[dict[str, Any]] = []
-    if not path.exists():
-        return rows, None
-    for number, line in enumerate(whole_lines(path), start=1):
-        try:
-            row = parse_checked(line)
-            missing = [key for key in needed if row.get(key) is None]
-        except ValueError:
-            return rows, f"{path}: line {number} is damaged, only the rows before it are used"
-        if missing:
-            what = f"line {number} has no {missing[0]!r}"
-            return rows, f"{path}: {what}, only the rows before it are used"
-        rows.append(row)
-    return rows, None
-
-
 def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult, list[str]]:
     """A run folder and notes on its problems; `cell` is its entry in cells.json."""
     config, cell = read_config(path), cell or {}
     try:
         method, env, seed = method_label(config), environment_label(config), config["seed"]
         settings(config)
-        int(config["steps"])
+        check_config(config)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         file = path / "config.json"
         raise UserError(f"{file} is not the configuration of a run: {reason}") from error
-    evaluations, evaluation_note = read_intact_rows(path / "evaluations.jsonl", EVALUATION_KEYS)
-    lineage, lineage_note = read_intact_rows(path / "lineage.jsonl", ("step",))
+    evaluations, evaluation_note = read_intact_rows(path, "evaluations")
+    lineage, lineage_note = read_intact_rows(path, "lineage")
     run = RunResult(
         path=path,
         method=cell.get("method", method),

@@ -41,6 +41,8 @@ replaces."""
 
 _FILE_NAME = re.compile(r"[\w-]+\.(safetensors|bin)")
 _PIECE = 1 << 20
+_TRIES = 20
+"""How often checkpoints are looked for again while a run replaces them."""
 
 FORMAT = 2
 """Of checkpoints. 1: p3s 0.1, whose learners had other parts."""
@@ -90,8 +92,7 @@ class Checkpoints:
         """Write the files of a checkpoint into a new folder; what its meta.json says."""
         files.remove_folder(folder)
         files.make_folder(folder)
-        environments = sign_states(snapshot.get("environments", {}))
-        arrays, values = _separate({**snapshot, "environments": environments})
+        arrays, values = _separate(sign_states(snapshot))
         written = {
             "state.safetensors": _write(folder / "state.safetensors", save(arrays)),
             **({} if ring is None else self._write_ring(folder, ring)),
@@ -148,17 +149,29 @@ class Checkpoints:
 
         None if there is no checkpoint at all; UserError if there are some but none is intact.
         """
+        folders, notes = self._complete(), list[str]()
+        for _ in range(_TRIES):
+            snapshot, notes = self._newest(folders, ring)
+            before, folders = folders, self._complete()
+            if snapshot is not None and (not notes or folders == before):
+                snapshot, line = without_foreign_states(snapshot)
+                return snapshot, notes + ([] if line is None else [line])
+            if folders == before:
+                break
+            # They may not be damaged: a run in progress has replaced some of them meanwhile.
+        if folders:
+            raise UserError(f"no checkpoint in {self.folder} is intact: {'; '.join(notes)}")
+        return None, notes
+
+    def _newest(self, folders: list[Path], ring: Ring | None) -> tuple[Snapshot | None, list[str]]:
+        """The newest intact one of these, and a line on each that is damaged."""
         notes: list[str] = []
-        folders = self._complete()
         for folder in reversed(folders):
             damage = _damage(folder)
             if damage is None:
-                snapshot = self._read(folder, ring)
-                kept, note = without_foreign_states(snapshot.get("environments", {}))
-                return {**snapshot, "environments": kept}, notes + ([note] if note else [])
+                with suppress(FileNotFoundError):
+                    return self._read(folder, ring), notes
             notes.append(f"checkpoint {folder.name} is damaged ({damage}): using the one before")
-        if folders:
-            raise UserError(f"no checkpoint in {self.folder} is intact: {'; '.join(notes)}")
         return None, notes
 
     def _read(self, folder: Path, ring: Ring | None) -> Snapshot:

@@ -26,13 +26,21 @@ def try_lock(path: Path, shared: bool = False) -> int | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         locked = _lock(descriptor, shared)
-    except BaseException:
+    except OSError as error:
         os.close(descriptor)
-        raise
+        raise no_locks(path, error) from error
     if not locked:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def no_locks(path: Path, error: OSError) -> UserError:
+    """The error where the file system refuses locks."""
+    return UserError(
+        f"{path} cannot be locked ({error.strerror or error}), and two processes that write to one "
+        "folder would spoil it: choose a folder on a disk of this machine"
+    )
 
 
 def _lock(descriptor: int, shared: bool) -> bool:

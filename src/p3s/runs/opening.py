@@ -10,10 +10,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from p3s.config import Config
+import jax
+
+from p3s.config import Config, field_values
 from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
+from p3s.experience.replay import available_memory
+from p3s.learning import devices
 from p3s.plugins import import_module
+from p3s.policy_file import check_layers
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
@@ -22,6 +27,9 @@ from p3s.runs.trust import as_list, check_modules, is_own_record, refuse_links
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
+LARGEST_LAYER = 1 << 22
+BYTES_PER_COPY = 1 << 16
+"""What an environment copy takes at least."""
 NO_CHECKPOINT = "no checkpoint yet: starting from the beginning"
 
 
@@ -52,12 +60,18 @@ def begin(
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
-    training = Training(config, make)
-    folder = RunFolder(path, tensorboard)
-    make_folder(path)
-    folder.claim()
-    write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
-    training.attach(folder)
+    training, folder = Training(config, make), RunFolder(path, tensorboard)
+    try:
+        make_folder(path)
+        folder.claim()
+        if (path / "config.json").exists():
+            raise UserError(f"{path} holds a run that another process has just begun")
+        write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
+        training.attach(folder)
+    except BaseException:
+        folder.close()
+        training.close()
+        raise
     return training
 
 
@@ -84,20 +98,44 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
         config = dataclasses.replace(config, options=options)
     folder = RunFolder(path, record.get("tensorboard", False))
     folder.claim()
+    training = None
     try:
-        training = Training(config, env_maker(config))
+        make = env_maker(config)
+        if not is_own_record(record):
+            check_size(config, make)
+        training = Training(config, make)
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, record["steps"]):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")
         if steps is not None and steps < training.total_steps:
             raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")
         training.attach(folder)
-    except UserError:
+    except BaseException:
         folder.close()
+        if training is not None:
+            training.close()
         raise
     if steps is not None:
         write_config(path, {**record, "steps": steps})
     return training, notes
+
+
+def check_size(config: Config, make: MakeEnv) -> None:
+    """Refuse someone else's run whose learners would not fit into memory."""
+    try:
+        check_layers(field_values(config.algorithm), LARGEST_LAYER)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    example = make()
+    spec, free = example.env_spec, available_memory()
+    example.close()
+    state = jax.eval_shape(lambda: config.scheme.init(jax.random.key(0), spec))
+    needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
+    needed += config.scheme.num_envs * BYTES_PER_COPY
+    if free is not None and needed > free:
+        raise UserError(
+            f"the run takes {needed / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free"
+        )
 
 
 def restore(training: Training, path: Path) -> list[str]:
@@ -119,6 +157,12 @@ def restore(training: Training, path: Path) -> list[str]:
 def read_record(path: Path) -> dict[str, Any]:
     """The configuration that belongs to a folder's checkpoint: its own, or config.json."""
     return Checkpoints(path / "checkpoints").config() or read_config(path)
+
+
+def prepare_devices(record: dict[str, Any]) -> None:
+    """Configure jax for the devices that a run is recorded with."""
+    wanted = record.get("devices")
+    devices.prepare(wanted if type(wanted) is int else None)
 
 
 def config_of(record: dict[str, Any], path: Path) -> Config:

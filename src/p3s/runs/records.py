@@ -19,10 +19,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import UserError
+from p3s.errors import TrainingStopped, UserError
 from p3s.runs import files
 from p3s.runs.best_policy import LAST
 from p3s.runs.checkpoints import Checkpoints
@@ -57,6 +58,8 @@ class NoFolder:
 
     def resume(self, values: dict[str, Any]) -> None:
         """Remember how long each stream was at the checkpoint."""
+        if not all(type(size) is int and size >= 0 for size in values.values()):
+            raise UserError("the checkpoint does not say how long the records were")
         self._positions = values
 
     def close(self) -> None:
@@ -72,6 +75,7 @@ class RunFolder(NoFolder):
         self.checkpoints = Checkpoints(path / "checkpoints")
         self._sizes: dict[str, int] = {}
         self._lock: int | None = None
+        self._owner = b""
         self._make_writer = tensorboard_writer() if tensorboard else None
         self._tensorboard: Any = None
 
@@ -80,6 +84,21 @@ class RunFolder(NoFolder):
         self._lock = try_lock(self.path / ".lock")
         if self._lock is None:
             raise UserError(f"{self.path} is in use: another process trains this run")
+        self._owner = secrets.token_hex(16).encode()
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, self._owner, 0)
+
+    def _check_owner(self) -> None:
+        """Stop if another process has claimed the folder in spite of the lock."""
+        try:
+            owner = (self.path / ".lock").read_bytes()
+        except OSError:
+            owner = b""
+        if owner != self._owner:
+            raise TrainingStopped(
+                f"another process has begun to write to {self.path}: locks do not work there, "
+                "and this process leaves the folder to the other"
+            )
 
     def open(self, positions: dict[str, int], step: int) -> None:
         """Open the streams for appending, cut back to where they were at a checkpoint's step."""
@@ -107,6 +126,7 @@ class RunFolder(NoFolder):
 
     def append(self, stream: str, row: dict[str, Any]) -> None:
         """Write one row, so that a kill of the process does not lose it."""
+        self._check_owner()
         line = to_json_line(row).encode()
         files.append(self._file(stream), line)
         self._sizes[stream] += len(line)
@@ -115,6 +135,7 @@ class RunFolder(NoFolder):
                 self._tensorboard.add_scalar(tag, value, row["step"])
 
     def checkpoint(self, training: Training) -> None:
+        self._check_owner()
         training.policy().save(self.path / LAST)
         training.best_policy.save(self.path)
         ring = training.experience.ring
@@ -129,6 +150,8 @@ class RunFolder(NoFolder):
         if self._tensorboard is not None:
             self._tensorboard.close()
         if self._lock is not None:
+            if os.pread(self._lock, 64, 0) == self._owner:
+                os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = None
 

@@ -24,7 +24,8 @@ from typing import Any
 from p3s.envs.state import needs_pickle
 from p3s.errors import UserError
 
-SIGNATURE = "signature"
+SIGNATURE, ENVIRONMENTS = "signature", "environments"
+Parts = dict[str, dict[str, Any]]
 KEY_BYTES = 32
 _trusting = False
 
@@ -154,24 +155,30 @@ def _is_imported(module: Any) -> bool:
 # ---------------------------------------------------------------------- environment states
 
 
-def sign_states(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of the environments with a signature, if restoring them would unpickle."""
+def sign_states(snapshot: Parts) -> Parts:
+    """A snapshot with a signature on its environments, if restoring them would unpickle."""
+    values = snapshot.get(ENVIRONMENTS, {})
     pickled = _pickled(values)
     signature = _signature(_digest(values, pickled)) if pickled else None
-    return values if signature is None else {**values, SIGNATURE: signature}
+    if signature is None:
+        return snapshot
+    return {**snapshot, ENVIRONMENTS: {**values, SIGNATURE: signature}}
 
 
-def without_foreign_states(values: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The values of the environments without pickled states of other users; and a line if any."""
-    kept = {name: value for name, value in values.items() if name != SIGNATURE}
-    pickled = _pickled(kept)
-    if not pickled or _trusting or _is_own(_digest(kept, pickled), values.get(SIGNATURE)):
-        return kept, None
-    line = (
-        "the environments' states are pickled and not signed with your key: "
-        "new episodes begin (--trust goes on with the old ones)"
-    )
-    return {name: value for name, value in kept.items() if name not in pickled}, line
+def without_foreign_states(snapshot: Parts) -> tuple[Parts, str | None]:
+    """A snapshot without pickled states of other users; and a line if there were any."""
+    values = dict(snapshot.get(ENVIRONMENTS, {}))
+    signature, pickled = values.pop(SIGNATURE, None), _pickled(values)
+    if not pickled:
+        return snapshot, None
+    line = None
+    if not (_trusting or _is_own(_digest(values, pickled), signature)):
+        values = {name: value for name, value in values.items() if name not in pickled}
+        line = (
+            "the environments' states are pickled and not signed with your key: "
+            "new episodes begin (--trust goes on with the old ones)"
+        )
+    return {**snapshot, ENVIRONMENTS: values}, line
 
 
 def _pickled(values: dict[str, Any]) -> list[str]:

@@ -25,7 +25,7 @@ from p3s.errors import UserError
 from p3s.report.references import FILE, Reference, read_references, references_text
 from p3s.runs.best_policy import LAST
 from p3s.runs.files import write_text
-from p3s.runs.locks import try_lock
+from p3s.runs.locks import no_locks, try_lock
 from p3s.runs.opening import load_config
 from p3s.runs.records import is_complete, last_row
 from p3s.study.cells import Cell
@@ -67,7 +67,10 @@ class StudyFolder:
     def _only_writer(self) -> Iterator[None]:
         """Keep other writers out: two schedulers may start at the same time."""
         with (self.path / "locks" / ".folder").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                raise no_locks(self.path, error) from error
             yield
 
     def references(self) -> dict[str, Reference]:

@@ -1,0 +1,169 @@
+"""Files with anything in them: one line and exit code 2, or what they show; never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from campaign.mutations import SCRIPT, header_of, with_header
+from p3s.errors import UserError
+from p3s.policy import Policy
+from p3s.report.page import render_run
+from p3s.report.results import read_run
+from p3s.runs import opening
+from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.checksums import parse_checked
+from tests.helpers import call, run
+from tests.synthetic_runs import write_run
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+MANY = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def put(record: dict, choice: int, value) -> dict:
+    """The record with another value at one of its keys, or one level deeper."""
+    rng, record = random.Random(choice), json.loads(json.dumps(record))
+    target = record
+    nested = [own for own in record.values() if isinstance(own, dict) and own]
+    if nested and choice % 2:
+        target = rng.choice(nested)
+    target[rng.choice(sorted(target))] = value
+    return record
+
+
+@MANY
+@given(st.binary(max_size=200))
+def test_any_bytes_are_an_object_or_refused(data):
+    with contextlib.suppress(ValueError):
+        assert isinstance(parse_checked(data), dict)
+
+
+@MANY
+@given(st.integers(0, 10_000), ANYTHING)
+def test_any_configuration_is_one_or_refused(choice, value):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "run"
+        write_run(folder, "P3S-TD3", "Hopper-v1", 0, evaluations=3)
+        record = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(put(record, choice, value)))
+        for use in (opening.load_config, lambda path: render_run(*read_run(path), None)):
+            with contextlib.suppress(UserError):
+                use(folder)
+
+
+@MANY
+@given(st.integers(0, 10_000), ANYTHING)
+def test_any_description_of_a_policy_is_one_or_refused(population, choice, value):
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "policy.safetensors"
+        population.policy.save(file)
+        header = header_of(file.read_bytes())
+        description = json.loads(header["__metadata__"]["p3s"])
+        del description["crc32"]
+        header["__metadata__"]["p3s"] = json.dumps(put(description, choice, value))
+        file.write_bytes(with_header(file.read_bytes(), header))
+        with contextlib.suppress(UserError):
+            assert Policy.load(file).predict(np.zeros(3))[0].shape == (1,)
+
+
+@pytest.mark.parametrize("field", ["observation_shape", "hidden_sizes"])
+def test_a_policy_takes_no_more_memory_than_its_file(population, tmp_path, field):
+    file = tmp_path / "policy.safetensors"
+    population.policy.save(file)
+    header = header_of(file.read_bytes())
+    description = json.loads(header["__metadata__"]["p3s"])
+    del description["crc32"]
+    (description if field in description else description["fields"])[field] = [2**30]
+    description["fields"]["normalize_observations"] = True
+    header["__metadata__"]["p3s"] = json.dumps(description)
+    file.write_bytes(with_header(file.read_bytes(), header))
+    with pytest.raises(UserError, match=r"makes? no sense"):
+        Policy.load(file)
+
+
+def test_a_header_that_claims_much(tmp_path):
+    save_file({"a": np.zeros(2, np.float32)}, tmp_path / "policy.safetensors")
+    content = (tmp_path / "policy.safetensors").read_bytes()
+    header = header_of(content)
+    header["a"] = {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}
+    (tmp_path / "policy.safetensors").write_bytes(with_header(content, header))
+    with pytest.raises(UserError, match="damaged or no policy file"):
+        Policy.load(tmp_path / "policy.safetensors")
+
+
+class TestCheckpoints:
+    @pytest.fixture(scope="class")
+    def made(self, tmp_path_factory) -> Path:
+        path = tmp_path_factory.mktemp("runs") / "run"
+        run(path, until=250)
+        return path
+
+    @pytest.fixture
+    def folder(self, made, tmp_path) -> Path:
+        return Path(shutil.copytree(made, tmp_path / "run"))
+
+    def change(self, folder: Path, name: str, value) -> None:
+        for checkpoint in (folder / "checkpoints").iterdir():
+            meta = json.loads((checkpoint / "meta.json").read_bytes())
+            del meta["crc32"]
+            meta[name] = value
+            (checkpoint / "meta.json").write_text(json.dumps(meta))
+
+    @pytest.mark.parametrize("name", ["../../config.json", "/dev/zero", "a/../b.bin"])
+    def test_files_elsewhere_are_not_read(self, folder, name):
+        file = {"bytes": 1, "crc32": 1}
+        self.change(folder, "files", {"state.safetensors": file, name: file})
+        with pytest.raises(UserError, match="is intact"):
+            opening.reopen(folder)
+
+    @pytest.mark.parametrize(
+        "replay", [None, {}, {"capacity": 1000}, {"capacity": 1000, "num_added": 500}]
+    )
+    def test_a_replay_that_is_not_there(self, folder, replay):
+        self.change(folder, "replay", replay)
+        with pytest.raises(UserError, match=r"replay|rows"):
+            opening.reopen(folder)
+
+    def test_a_state_of_something_else(self, folder, capsys):
+        checkpoints = Checkpoints(folder / "checkpoints")
+        for checkpoint in (folder / "checkpoints").iterdir():
+            shutil.rmtree(checkpoint)
+        checkpoints.write(100, {"counters": {"total_steps": "x"}}, None)
+        code, _, errors = call(capsys, "resume", folder)
+        assert (code, errors.count("\n")) == (2, 1)
+
+    def test_a_run_that_would_not_fit_into_memory(self, folder, monkeypatch):
+        record = json.loads((folder / "config.json").read_text())
+        del record["crc32"]
+        record["algorithm_fields"]["hidden_sizes"] = [2**20, 2**20]
+        (folder / "config.json").write_text(json.dumps(record))
+        with pytest.raises(UserError, match=r"the run takes [\d,.]+ GB of memory"):
+            opening.reopen(folder)
+
+
+def test_names_do_not_become_markup(tmp_path):
+    folder = tmp_path / f"run{SCRIPT.replace('/', '')}"
+    write_run(folder, "P3S-TD3", "Hopper-v1", 0, evaluations=3)
+    record = json.loads((folder / "config.json").read_text())
+    record["environment"]["id"] = record["scheme"] = record["commit"] = SCRIPT
+    record["scheme_fields"][SCRIPT] = SCRIPT
+    (folder / "config.json").write_text(json.dumps(record))
+    page = render_run(*read_run(folder), None)
+    assert "alert(1)" in page
+    assert SCRIPT not in page
