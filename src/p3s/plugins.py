@@ -5,8 +5,8 @@
     "package.module:Name"       wherever a name is asked for: the module is imported
 
 A module that a user names is imported; the current folder is searched too. A run's config.json
-names the modules that it needs, and `resume` imports them: a run folder is private (its
-checkpoints hold pickled environments). A policy file is for sharing and never imports anything:
+names the modules that it needs, and `resume` imports them if this user wrote it (runs/trust.py). A
+policy file is for sharing and never imports anything:
 what it needs has to be known already, by an import or an entry point.
 """
 

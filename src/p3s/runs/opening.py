@@ -89,7 +89,7 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     config = config_of(record, path)
     if not is_own_record(record):
         refuse_links(path)
-    given = {"steps": steps, **run_options}
+    given, steps_before = {"steps": steps, **run_options}, config.options.steps
     changed = {name: value for name, value in given.items() if value is not None}
     if run_options.get("env_workers") == 0:  # then nobody can be replaced
         changed = {"env_restarts": 0, "env_step_limit": None, **changed}
@@ -105,7 +105,7 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
             check_size(config, make)
         training = Training(config, make)
         notes = restore(training, path)
-        if training.total_steps == 0 and is_complete(path, record["steps"]):
+        if training.total_steps == 0 and is_complete(path, steps_before):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")
         if steps is not None and steps < training.total_steps:
             raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")

@@ -221,7 +221,10 @@ def last_row(path: Path) -> dict[str, Any] | None:
 def is_complete(path: Path, steps: int) -> bool:
     """Whether a run has reached this many steps, by its records."""
     last = last_row(path / "metrics.jsonl")
-    return last is not None and last.get("step", 0) >= steps
+    step = 0 if last is None else last.get("step")
+    if not isinstance(step, int):
+        raise UserError(f"{path / 'metrics.jsonl'} is damaged in its last row: it has no step")
+    return step >= steps
 
 
 def write_config(path: Path, record: dict[str, Any]) -> None:

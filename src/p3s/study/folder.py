@@ -145,9 +145,9 @@ class StudyFolder:
             state = "stopped" if (run / "config.json").exists() else "waiting"
         return Progress(
             state,
-            metrics.get("step", 0),
-            evaluation.get("score"),
-            metrics.get("steps_per_second"),
+            metrics.get("step", 0) if isinstance(metrics.get("step", 0), int) else 0,
+            _number(evaluation.get("score")),
+            _number(metrics.get("steps_per_second")),
             error,
         )
 
@@ -162,6 +162,10 @@ class StudyFolder:
                         f"{run} was started with {key} = {before}, but the study says {value}: "
                         "choose another --out, or remove that run"
                     )
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None
 
 
 def _differences(started: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
