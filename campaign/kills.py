@@ -26,8 +26,10 @@ from campaign.random_runs import RandomRun, draw_run, draw_study, plain_run
 
 KILLS, SHORT_KILLS = 300, 2
 KILLS_PER_RUN = 9
-LONGEST_LIFE = 0.6
+LONGEST_LIFE = 0.3
 """Seconds of training, at most, between two kills."""
+SETTLING = 0.5
+"""Seconds in which a run that cannot do without a worker ends."""
 STARTS = 0.25
 """Share of the kills that fall into the start of a process."""
 LANES = 2
@@ -100,41 +102,39 @@ def kill_and_compare(drawn: RandomRun, kills: int, rng: random.Random, tally: Ta
     """Kill a run so often, unless it is complete before, and compare it with the whole one."""
     whole, parts = drawn.folder / "whole", drawn.folder / "parts"
     began = time.monotonic()
-    code = Command(drawn.first(whole), drawn.folder / "whole.log").wait()
+    code = Command(drawn.first(whole), drawn.folder / "whole.log").end()
     assert code == 0, f"exit code {code} without any kill"
     duration = time.monotonic() - began
-    for life in range(kills + 1):
-        resumed = drawn.has_begun(parts)
-        command = Command(
-            drawn.again(parts) if resumed else drawn.first(parts), drawn.folder / f"{life}.log"
-        )
-        if life < kills:
-            kill_one(drawn, command, duration, rng, tally)
-        code = command.wait()
-        if code == 0:
-            break
-        assert life < kills, f"exit code {code} after the last kill: {command.last_line()}"
-        expected = (-signal.SIGKILL, *drawn.codes_without_worker)
+    code, life = None, 0
+    while code != 0:
+        words = drawn.again(parts) if drawn.has_begun(parts) else drawn.first(parts)
+        command, before = Command(words, drawn.folder / f"{life}.log"), kills
+        while kills and command.alive():
+            kills -= kill_one(drawn, command, duration, rng, tally)
+        code, life = command.end(), life + 1
+        assert code == 0 or kills < before, f"exit code {code} unkilled: {command.last_line()}"
+        expected = (0, -signal.SIGKILL, *drawn.codes_without_worker)
         assert code in expected, f"exit code {code} after a kill: {command.last_line()}"
     assert drawn.record(parts) == drawn.record(whole), f"other records than {whole}"
 
 
 def kill_one(
     drawn: RandomRun, command: Command, duration: float, rng: random.Random, tally: Tally
-) -> None:
-    """Kill the run, or one of its processes, unless it ends before."""
+) -> bool:
+    """Kill the run, or one of its processes, unless it ends before; whether something died."""
     parts = drawn.folder / "parts"
     if rng.random() < STARTS:
         command.wait(rng.uniform(0.0, duration / 2))
     else:
         drawn.wait_for_progress(parts, command)
         command.wait(rng.uniform(0.0, LONGEST_LIFE))
-    workers = children(command.pid)
-    victim = rng.choice([command.pid, *workers]) if drawn.kills_workers else command.pid
+    victim = rng.choice([command.pid, *children(command.pid)])
     if not command.alive():
-        return
+        return False
     try:
         os.kill(victim, signal.SIGKILL)
     except ProcessLookupError:  # a worker that has ended by itself
-        return
-    tally.killed("runs" if victim == command.pid else drawn.workers_name)
+        return False
+    tally.killed(drawn.own_name if victim == command.pid else drawn.workers_name)
+    command.wait(SETTLING)  # not every worker's end is the run's end
+    return True

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-LONGEST = 300.0
+LONGEST = 600.0
 """Seconds after which a process counts as stuck."""
 
 
@@ -50,6 +50,14 @@ class Command:
         self._process.join(seconds)
         return self._process.exitcode
 
+    def end(self) -> int | None:
+        """Wait for its exit code; None if it is stuck, and then it is killed."""
+        code = self.wait()
+        if code is None:
+            self._process.kill()
+            self._process.join()
+        return code
+
     def last_line(self) -> str:
         """The last thing that it printed."""
         lines = self._log.read_text(errors="replace").strip().splitlines()
@@ -57,9 +65,15 @@ class Command:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started, in any of its threads."""
+    """The live processes that one has started, in any of its threads."""
     try:
         tasks = list(Path(f"/proc/{pid}/task").glob("*/children"))
-        return sorted(int(child) for task in tasks for child in task.read_text().split())
+        found = sorted(int(child) for task in tasks for child in task.read_text().split())
+        return [child for child in found if not _is_zombie(child)]
     except OSError:
         return []
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended and nobody has taken note of it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"

@@ -52,8 +52,7 @@ class RandomRun:
     workers: tuple[str, ...] = ()
     """Options of worker processes, which the undisturbed run goes without."""
 
-    kills_workers = True
-    workers_name = "workers of runs"
+    own_name, workers_name = "runs", "workers of runs"
     codes_without_worker = (2,)
     """Exit codes of a run whose worker was killed."""
 
@@ -90,7 +89,7 @@ class RandomRun:
 class RandomStudy(RandomRun):
     """A study of two cells."""
 
-    workers_name = "workers of studies"
+    own_name, workers_name = "studies", "workers of studies"
     codes_without_worker = (1,)
 
     def first(self, path: Path) -> list[str]:
