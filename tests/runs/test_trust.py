@@ -193,3 +193,13 @@ def test_a_policy_is_the_same_whoever_saves_it(population, tmp_path, someone_els
     files = [(tmp_path / f"{name}.safetensors").read_bytes() for name in ("one", "two")]
     assert files[0] == files[1]
     assert "signature" not in json.dumps(Policy.load(tmp_path / "one.safetensors").about)
+
+
+def test_a_run_of_someone_else_is_not_sent_to_the_cluster_that_it_names(tmp_path, someone_else):
+    run(tmp_path / "run", until=250, shards=2)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    changed = {**config, "engine": "ray", "address": "10.11.12.13:6379"}
+    write_config(tmp_path / "run", changed)
+    someone_else()
+    with pytest.raises(UserError, match=r"names a cluster \(10\.11\.12\.13:6379\)"):
+        opening.reopen(tmp_path / "run")

@@ -24,7 +24,13 @@ from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config, write_config
-from p3s.runs.trust import as_list, check_modules, is_own_record, refuse_links
+from p3s.runs.trust import (
+    as_list,
+    check_modules,
+    is_own_record,
+    refuse_cluster,
+    refuse_links,
+)
 from p3s.train import Training
 
 MakeEnv = Callable[[], Adapter]
@@ -95,6 +101,8 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     config = config_of(record, path)
     if not is_own_record(record):
         refuse_links(path)
+        if config.options.engine == "ray" and run_options.get("address") is None:
+            refuse_cluster(config.options.address)
     given, steps_before = {"steps": steps, **run_options}, config.options.steps
     changed = {name: value for name, value in given.items() if value is not None}
     if run_options.get("env_workers") == 0:  # then nobody can be replaced

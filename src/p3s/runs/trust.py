@@ -117,6 +117,15 @@ def refuse_links(path: Path) -> None:
         raise UserError(f"{link} is a link in a run that you did not write: --trust follows it")
 
 
+def refuse_cluster(address: Any) -> None:
+    """Refuse to send someone else's run to the cluster that it names."""
+    if not _trusting:
+        raise UserError(
+            f"a run that you did not write names a cluster ({address or 'on this machine'}): give "
+            "one of yours (--address), or --trust"
+        )
+
+
 def _message(record: dict[str, Any]) -> bytes:
     return b"config" + json.dumps(record, sort_keys=True).encode()
 
