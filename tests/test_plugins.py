@@ -20,6 +20,7 @@ from p3s.config import Config, resolve
 from p3s.errors import UserError
 from p3s.networks import MLP, NETWORKS, Network
 from p3s.runs import opening
+from p3s.runs.records import read_config, write_config
 from p3s.schemes import SCHEMES, Sharing
 from tests.helpers import ROOT, record, small_config
 
@@ -105,8 +106,7 @@ class TestWorkedExample:
             assert Config.from_json(config.to_json()) == config
 
     def test_a_run_whose_module_is_gone(self, run, tmp_path):
-        config = json.loads((run / "whole/config.json").read_text())
-        (tmp_path / "config.json").write_text(json.dumps({**config, "modules": ["gone"]}))
+        write_config(tmp_path, {**read_config(run / "whole"), "modules": ["gone"]})
         with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
             opening.load_config(tmp_path)
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from p3s.envs import parse_name
 from p3s.errors import UserError
+from p3s.runs.trust import trusting
 from p3s.study import references
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
@@ -56,7 +57,8 @@ def counting(tmp_path, monkeypatch):
     (tmp_path / "counting.py").write_text(OUTSIDE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    yield
+    with trusting():
+        yield
     sys.modules.pop("counting", None)
     gymnasium.registry.pop("Counting-v0", None)
 

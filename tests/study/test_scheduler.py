@@ -225,7 +225,7 @@ algorithm = "outside:Mine"
 """,
     )
     out, name = tmp_path / "out", "mine_outside-broken-v0_seed0"
-    arguments = ["study", "run", study, "--out", out, "--jobs", 2]
+    arguments = ["--import", "outside", "study", "run", study, "--out", out, "--jobs", 2]
     code, output, _ = call(capsys, *arguments)
     assert code == 1
     assert "2 cells: 1 failed, 1 complete" in output
