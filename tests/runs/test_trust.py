@@ -197,7 +197,7 @@ def test_a_policy_is_the_same_whoever_saves_it(population, tmp_path, someone_els
 
 def test_a_run_of_someone_else_is_not_sent_to_the_cluster_that_it_names(tmp_path, someone_else):
     run(tmp_path / "run", until=250, shards=2)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    config = read_config(tmp_path / "run")
     changed = {**config, "engine": "ray", "address": "10.11.12.13:6379"}
     write_config(tmp_path / "run", changed)
     someone_else()
