@@ -168,6 +168,13 @@ def test_a_study_of_more_cells_than_fit_into_memory(tmp_path, capsys, lines):
     assert "at most 10,000" in errors
 
 
+def test_a_study_that_is_nested_deeply(tmp_path, capsys):
+    (tmp_path / "study.toml").write_text(f"seeds = {'[' * 5000}")
+    code, _, errors = call(capsys, "study", "show", tmp_path / "study.toml")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "is nested too deeply" in errors
+
+
 def test_names_do_not_become_markup(tmp_path):
     folder = tmp_path / f"run{SCRIPT.replace('/', '')}"
     write_run(folder, "P3S-TD3", "Hopper-v1", 0, evaluations=3)

@@ -72,6 +72,8 @@ def parse(text: str, file: str, default_name: str) -> Study:
     blank = Study(file, text, default_name, "", STEPS, (), (), ())
     try:
         content = tomllib.loads(text)
+    except RecursionError as error:
+        raise UserError(f"{file} is nested too deeply") from error
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
         line = (match and match[2]) or text.count("\n") + 1
