@@ -141,7 +141,8 @@ LOOKS = {
     "resume": lambda path: opening.reopen(path)[0].close(),
 }
 NOT_YET = (
-    "it has no config.json", "no evaluation", "no checkpoint", "no policy file", "is in use",
+    "does not exist", "holds no runs", "it has no config.json", "no evaluation", "no checkpoint",
+    "no policy file", "is in use",
 )  # fmt: skip
 """What may be said of a run that has only begun, or that is trained by another."""
 

@@ -8,6 +8,8 @@ and none before the last such; records and policies must be whole.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 import tempfile
 from collections.abc import Callable
@@ -64,7 +66,7 @@ def try_all(recorded: Recorded, folder: Path, short: bool) -> Result:
     kinds = ["kept", "lost", *["mixed"] * (1 if short else 6)]
     points = range(1, len(log) + 1)
     if short:
-        points = random.Random(0).sample(points, 8)
+        points = random.Random(0).sample(points, 5)
     tried, states, notes = 0, set[tuple[str, int]](), list[str]()
     for point in points:
         crash = Crash(log[:point])
@@ -146,7 +148,8 @@ def recorded_saves(folder: Path) -> Recorded:
     def check(found: Path, last: int) -> None:
         allowed = dict(states[max(last - 1, 0) : last + 1])
         try:
-            loaded = p3s.Population.load(found / "saved").training
+            with contextlib.redirect_stderr(io.StringIO()):  # notes on damage are expected
+                loaded = p3s.Population.load(found / "saved").training
         except UserError:
             assert last == 0, f"save {last} cannot be loaded"
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 
 import numpy as np
@@ -87,6 +88,12 @@ class TestPopulation:
             population.learn(300, progress_bar=False)
         observation = np.full((20, 4), 0.1)
         assert np.array_equal(first.predict(observation)[0], again.predict(observation)[0])
+
+    def test_a_folder_without_a_checkpoint_is_no_population(self, tmp_path):
+        p3s.Population("Pendulum-v1", **SMALL).save(tmp_path / "saved")
+        shutil.rmtree(tmp_path / "saved" / "checkpoints")
+        with pytest.raises(UserError, match="holds no checkpoint yet"):
+            p3s.Population.load(tmp_path / "saved")
 
     def test_callback_stops(self):
         seen = []

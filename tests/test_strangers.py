@@ -157,6 +157,24 @@ class TestCheckpoints:
             opening.reopen(folder)
 
 
+@pytest.mark.parametrize("lines", ["seeds = 1000000000000", "[grid]"])
+def test_a_study_of_more_cells_than_fit_into_memory(tmp_path, capsys, lines):
+    if lines == "[grid]":
+        lines = "\n".join([lines, *(f"x{index} = [0, 1, 2, 3]" for index in range(30))])
+    study = f'environments = ["Pendulum-v1"]\n{lines}\n[[methods]]\nalgorithm = "td3"\n'
+    (tmp_path / "study.toml").write_text(study)
+    code, _, errors = call(capsys, "study", "show", tmp_path / "study.toml")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "at most 10,000" in errors
+
+
+def test_a_study_that_is_nested_deeply(tmp_path, capsys):
+    (tmp_path / "study.toml").write_text(f"seeds = {'[' * 5000}")
+    code, _, errors = call(capsys, "study", "show", tmp_path / "study.toml")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "is nested too deeply" in errors
+
+
 def test_names_do_not_become_markup(tmp_path):
     folder = tmp_path / f"run{SCRIPT.replace('/', '')}"
     write_run(folder, "P3S-TD3", "Hopper-v1", 0, evaluations=3)

@@ -39,6 +39,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("p3s: interrupted", file=sys.stderr)
         sys.exit(130)
+    except MemoryError:
+        print("p3s: there is not enough memory for this", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:  # a full disk, a folder without write permission, ...
         print(f"p3s: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Iterator
@@ -62,12 +63,17 @@ _TOP_LEVEL = {
 }
 """Options of `p3s train` that are not fields of a study, and where they belong."""
 
+MOST = 10_000
+"""Seeds, or points of a grid: a short file must not name more cells than fit into memory."""
+
 
 def parse(text: str, file: str, default_name: str) -> Study:
     """Parse a study from the text of its file."""
     blank = Study(file, text, default_name, "", STEPS, (), (), ())
     try:
         content = tomllib.loads(text)
+    except RecursionError as error:
+        raise UserError(f"{file} is nested too deeply") from error
     except tomllib.TOMLDecodeError as error:
         match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
         line = (match and match[2]) or text.count("\n") + 1
@@ -114,6 +120,8 @@ def _seeds(study: Study, seeds: int | list[Any]) -> tuple[int, ...]:
     if isinstance(seeds, int):
         if seeds < 1:
             raise study.problem(("seeds",), f"seeds must be at least 1, not {seeds}")
+        if seeds > MOST:
+            raise study.problem(("seeds",), f"seeds must be at most {MOST:,}, not {seeds:,}")
         return tuple(range(seeds))
     if not seeds:
         message = "seeds is empty: expected a count or a list of whole numbers"
@@ -203,6 +211,8 @@ def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
         own = {key: value for key, value in table.items() if key not in ("label", "grid")}
         _check_type(study, table.get("label", ""), (*at, "label"), str)
         axes = _axes(study, grid, table, at, origins)
+        if math.prod(map(len, axes.values())) > MOST:
+            raise study.problem(at, f"a grid has at most {MOST:,} points")
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
             yield _method(study, table.get("label"), {**shared, **own}, point, at, origins)
