@@ -72,12 +72,14 @@ class Updates:
         weight = jnp.ones(num_learners, jnp.float32)
         policy = jax.tree.map(jnp.copy, pick(algorithm.policy_of(self.learners), 0))
         self.guide = Guide(policy, weight)
-        self.key = jax.random.key(1)
+        self.key, self.indices = jax.random.key(1), jnp.arange(num_learners)
         update = partial(update_learners, algorithm, with_policy=True)
         self.update = jax.jit(update, donate_argnums=0, compiler_options=compiler_options())
 
     def __call__(self) -> Any:
-        self.learners, metrics = self.update(self.learners, self.batches, self.guide, self.key)
+        self.learners, metrics = self.update(
+            self.learners, self.batches, self.guide, self.key, self.indices
+        )
         return metrics
 
 

@@ -207,7 +207,9 @@ class Config:
         """Why the chief will never review this run, if it will not."""
         period = getattr(self.scheme, "review_period", 0)
         own_steps = self.options.steps // max(1, self.scheme.num_envs)
-        if period <= own_steps or type(self.scheme).review is Scheme.review:
+        kind = type(self.scheme)
+        idle = kind.review is Scheme.review and kind.decide is Scheme.decide
+        if period <= own_steps or idle:
             return None
         return (
             f"review_period is {period} own steps of a learner, and the run has {own_steps}: "

@@ -100,7 +100,8 @@ def check_about(about: dict[str, Any], spec: EnvSpec) -> None:
         raise ValueError("observations_seen is no number of observations")
     if about.get("environment") is not None:
         EnvName.from_json(about["environment"])
-    _check_run(about.get("run"))
+    if "run" in about:
+        _check_run(about["run"])
 
 
 def _check_run(run: Any) -> None:

@@ -90,7 +90,7 @@ class TestContract:
         guide = Guide(pick(learners.policy, 1), jnp.array([0.5, 0.0, 2.0], jnp.float32))
         key = jax.random.key(4)
         stacked, metrics = jax.jit(partial(update_learners, made, with_policy=True))(
-            learners, batches, guide, key
+            learners, batches, guide, key, jnp.arange(3)
         )
 
         @jax.jit

@@ -117,8 +117,9 @@ def test_guide_pulls_only_those_with_a_weight():
     def after(weights):
         pull = Guide(guide, jnp.array(weights, jnp.float32))
         with_noise_off = TD3(hidden_sizes=(8,), batch_size=7, target_noise=0.0)
-        update = jax.jit(update_learners, static_argnums=(0, 5))
-        new, _ = update(with_noise_off, learners, batch, pull, jax.random.key(1), True)
+        update = jax.jit(update_learners, static_argnums=(0, 6))
+        key, both = jax.random.key(1), jnp.arange(2)
+        new, _ = update(with_noise_off, learners, batch, pull, key, both, True)
         return new.policy
 
     def equal(policies):

@@ -15,7 +15,8 @@ from p3s.errors import UserError
 from p3s.experience import Batches
 from p3s.experience.normalization import RunningMoments, Unnormalized, normalize
 from p3s.experience.rows import unpack_transitions
-from p3s.policy import Policy, _read_policy_file
+from p3s.policy import Policy
+from p3s.policy_file import read_policy_file
 from p3s.policy_onnx import export_onnx
 from p3s.types import EnvSpec
 from tests.helpers import SMALL, record, resume, run
@@ -119,7 +120,7 @@ def test_policy_file_evaluation_and_export(population, tmp_path):
 def test_file_without_its_moments(population, tmp_path):
     file = tmp_path / "policy.safetensors"
     population.policy.save(file)
-    arrays, (about, _) = load_file(file), _read_policy_file(file)
+    arrays, (about, _) = load_file(file), read_policy_file(file)
     arrays.pop("normalization/mean")
     save_file(arrays, file, {"p3s": json.dumps(about)})
     with pytest.raises(UserError, match="normalization does not hold the expected arrays: mean"):

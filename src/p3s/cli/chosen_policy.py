@@ -43,7 +43,9 @@ class ChosenPolicy:
 
 
 def _description(policy: Policy) -> str:
-    run = policy.about["run"]
+    run = policy.about.get("run")
+    if run is None:
+        return "policy: it does not say which run it is from"
     where = f"learner {run['learner']} at step {run['step']:,}"
     if "champion_return" not in run:
         return f"last policy: {where}"

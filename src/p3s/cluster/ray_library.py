@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import socket
 from typing import Any
 
 from p3s.errors import UserError
@@ -19,12 +20,16 @@ except ImportError as error:
 
 cloudpickle: Any = importlib.import_module("ray.cloudpickle")
 LOOPBACK = "127.0.0.1"
+LOOK_SECONDS = 5.0
+"""In which a cluster has to answer."""
 
 
 def connect(address: str | None) -> None:
     """Join the cluster at an address, or start Ray on this machine; once in a process."""
     if ray.is_initialized():
         return
+    if address is not None:
+        _look_for(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     try:
@@ -42,6 +47,17 @@ def connect(address: str | None) -> None:
         reason = str(error).strip().split("\n")[0]
         where = "on this machine" if address is None else f"at {address}"
         raise UserError(f"there is no Ray cluster {where}: {reason}") from error
+
+
+def _look_for(address: str) -> None:
+    """UserError if nobody listens at HOST:PORT, where Ray would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), LOOK_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise UserError(f"there is no Ray cluster at {address}: {error}") from error
 
 
 __all__ = [

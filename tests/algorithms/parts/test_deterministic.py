@@ -27,7 +27,8 @@ def noise_at(steps, num_learners: int = 2, **fields) -> np.ndarray:
         linear(np.zeros((1, 2)), np.zeros(2)),
     )
     observations = jnp.zeros((num_learners, 1))
-    draw = partial(act, made, policies, observations, KEY, explore=True)
+    indices = jnp.arange(num_learners)
+    draw = partial(act, made, policies, observations, KEY, indices, explore=True)
     steps = jnp.asarray(steps, jnp.int32)
     return np.asarray(jax.jit(lambda each: jax.lax.map(draw, each))(steps)) / SIGMA
 
