@@ -11,7 +11,8 @@ from p3s.runs import opening
 from p3s.runs.records import read_rows
 from tests.helpers import SMALL, assert_same_bits, call, record, small_config
 
-SPLIT = ["p3s", "pbt", *(pytest.param(s, marks=pytest.mark.slow) for s in ("sharing", "resetting"))]
+MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("sharing", "resetting", "pbt")]
+SPLIT = ["p3s", *MORE]
 REVIEWED = {"resetting": 50, "pbt": 50}
 
 

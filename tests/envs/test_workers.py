@@ -83,7 +83,7 @@ class TestGroup:
             np.testing.assert_array_equal(part, kept)
 
 
-@pytest.mark.parametrize("workers", [2, 5])
+@pytest.mark.parametrize("workers", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_run_has_the_bits_of_one_process(workers):
     alone, spread = (small_training(env_workers=count) for count in (0, workers))
     for training in (alone, spread):
