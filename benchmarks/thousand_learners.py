@@ -24,7 +24,7 @@ from p3s.runs import opening
 
 SIZES = (10, 100, 1000)
 PER_SHARD = 16
-OWN_STEPS = 220
+OWN_STEPS = 100
 
 
 def measure(num_learners: int) -> dict[str, float]:
@@ -50,8 +50,8 @@ def measure(num_learners: int) -> dict[str, float]:
         type(training.scheme).decide = timed
         training.run(40 * num_learners)
         started = time.perf_counter()
-        training.run(200 * num_learners)
-        step = (time.perf_counter() - started) / 160
+        training.run(90 * num_learners)
+        step = (time.perf_counter() - started) / 50
         training.run(config.options.steps)
         type(training.scheme).decide = decide
         rows = {
