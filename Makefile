@@ -55,7 +55,7 @@ test-slow: $(DEV)  ## trainings that take minutes
 test-cluster: $(DEV)  ## Ray clusters of several nodes, all on this machine
 	$(BIN)/python -m pytest -m slow --timeout 1800 tests/cluster tests/study/test_on_ray.py
 
-campaign: $(DEV)  ## faults and bad input on purpose, about an hour; prints what was lost
+campaign: $(DEV)  ## faults and bad input on purpose; prints what was lost
 	$(BIN)/python -m campaign
 
 lint: $(DEV)  ## ruff and pyright
