@@ -2,22 +2,26 @@
 
 Two trainings into one folder: one trains, the other is told so in one line. A resume of a run in
 progress: the same. Commands that read while a run writes: they show the run as it was a moment ago.
-Locks that do not work: the process that came first says so and writes no more.
+Locks that do not work: the process that came first says so and writes no more. Two studies on one
+folder without working locks: each run is complete in the end, or its failure names the locks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from tests.helpers import record, small_config
+from tests.helpers import SMALL, record, small_config
 
 import p3s
 from campaign import Result
@@ -28,6 +32,10 @@ from p3s.runs import opening
 from p3s.runs.records import read_rows
 
 STEPS = 400
+STUDIES = 3
+"""Meetings of two studies, which take half a minute each."""
+Attempt = Callable[[Path, Any], tuple[int, list[str]]]
+"""Lets processes meet at a path; how many did, and what went wrong."""
 OPTIONS = (
     "--preset", "paper", "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
     "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
@@ -44,9 +52,10 @@ def run(short: bool) -> Result:
         train(folder / "whole")
         expected = record(folder / "whole")
         for number in range(1 if short else 10):
-            for attempt in (
-                (reading, broken_locks) if short else (two_trainings, reading, broken_locks)
-            ):
+            attempts: list[Attempt] = [reading, broken_locks]
+            if not short:
+                attempts += [two_trainings, two_studies][: 2 if number < STUDIES else 1]
+            for attempt in attempts:
                 tried_here, problems = attempt(folder / f"{attempt.__name__}-{number}", expected)
                 tried += tried_here
                 notes += [f"{attempt.__name__}: {problem}" for problem in problems]
@@ -164,3 +173,37 @@ def broken_locks(path: Path, expected: Any) -> tuple[int, list[str]]:
     if record(path) != expected:
         problems.append("the run that was left is another")
     return 1, problems
+
+
+def two_studies(path: Path, expected: Any) -> tuple[int, list[str]]:
+    """Two processes run one study at the same time, where locks always succeed."""
+    path.mkdir()
+    (path / "sitecustomize.py").write_text("import fcntl\nfcntl.flock = lambda *locked: None\n")
+    fields = {**SMALL, "checkpoint_period": 50}
+    del fields["preset"]
+    lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+    text = f"steps = {STEPS}\nseeds = 3\nenvironments = ['InvertedPendulum-v5']\n[fields]\n"
+    (path / "mine.toml").write_text(text + "\n".join(lines) + "\n[[methods]]\nscheme = 'p3s'\n")
+    order = [sys.executable, "-m", "p3s", "study", "run", str(path / "mine.toml"), "--preset"]
+    order += ["paper", "--out", str(path / "study")]
+    search = os.pathsep.join([str(path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    without_locks = {**os.environ, "PYTHONPATH": search}
+    studies = [
+        subprocess.Popen(
+            order, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=without_locks
+        )
+        for _ in range(2)
+    ]
+    printed = [process.communicate()[0] for process in studies]
+    problems = [f"a traceback: {text[-300:]}" for text in printed if "Traceback" in text]
+    again = subprocess.run(
+        [*order[:5], str(path / "study"), "--retry-failed"], capture_output=True, text=True
+    )
+    if again.returncode != 0:
+        problems.append(f"it cannot be completed: {again.stdout[-300:]}{again.stderr[-300:]}")
+    whole = {run.name: record(run) for run in sorted((path / "study" / "runs").iterdir())}
+    alone = path / "alone"
+    subprocess.run([*order[:-1], str(alone)], capture_output=True, check=False)
+    if whole != {run.name: record(run) for run in sorted((alone / "runs").iterdir())}:
+        problems.append("its runs are others than those of a study alone")
+    return 2, problems

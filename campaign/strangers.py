@@ -1,8 +1,9 @@
 """Files from strangers: whatever they hold, a command ends with one line or with what it shows.
 
-Policies, configurations, checkpoints, records and studies are changed byte by byte and value by
-value. No command may end in a traceback, execute what a file names, write outside the folders that
-it was given, put a name into a page as markup, or take memory out of proportion.
+Policies, configurations, checkpoints, records, studies and their folders are changed byte by byte
+and value by value, and addresses of clusters made up. No command may end in a traceback, execute
+what a file names, write outside the folders that it was given, put a name into a page as markup,
+or take memory out of proportion.
 """
 
 from __future__ import annotations
@@ -35,7 +36,13 @@ from campaign.mutations import (
 )
 from p3s.cli import main
 from p3s.learning import devices
+from p3s.report.references import FILE as REFERENCES
+from p3s.report.references import Reference, references_text
 from p3s.runs import opening
+from p3s.runs.failures import Failure, write_failure
+from p3s.study.catalog import find_study
+from p3s.study.cells import make_cells
+from p3s.study.folder import StudyFolder
 
 MEMORY = 1 << 30
 """Bytes by which a small file may not make the process grow."""
@@ -113,13 +120,21 @@ def problem_of(command: list[str], folder: Path) -> str | None:
 
 
 def prepare(source: Path) -> None:
-    """A small run, and a study's file."""
+    """A small run, a study's file, and a study's folder."""
     devices.prepare()
     config = small_config("Pendulum-v1", steps=200, checkpoint_period=100, evaluation_period=100)
     training = opening.begin(config, source / "run")
     training.run(200)
     training.close()
-    (source / "study.toml").write_text(STUDY)
+    file = source / "study.toml"
+    file.write_text(STUDY)
+    definition = find_study(str(file))
+    cells, kept = make_cells(definition), StudyFolder(source / "kept")
+    kept.write(definition, cells)
+    shutil.copytree(source / "run", kept.run(cells[0]))
+    write_failure(kept.failure(cells[1]), Failure("it broke", "a traceback", 7))
+    known = {cells[0].env.label: Reference({"id": "Pendulum-v1"}, {"random": [-1200.0, -900.0]})}
+    (kept.path / REFERENCES).write_text(references_text(known))
     Path("evil.py").write_text("import os\nos.mkdir('executed')\n")
 
 
@@ -149,9 +164,15 @@ def stubs() -> Iterator[None]:
         env.close()
         return np.zeros(2)
 
+    def filmed(policy: Any, env: Any, seed: int, film: list[Any]) -> tuple[float, int]:
+        env.step(policy.act(env.reset(seed=seed)[0]))
+        film.append(env.render())
+        return 0.0, 1
+
     with (
         patch("p3s.cli.resume.train", opened),
         patch("p3s.cli.evaluate.evaluate", played),
+        patch("p3s.cli.enjoy._play", filmed),
     ):
         yield
 
@@ -163,7 +184,11 @@ def policy(work: Path, rng: random.Random) -> list[list[str]]:
     file = work / "run" / "policy.safetensors"
     change = rng.choice((changed_bytes, changed_header, changed_description, changed_description))
     file.write_bytes(change(file.read_bytes(), rng))
-    return [["evaluate", str(file), "--episodes", "2"]]
+    return [
+        ["evaluate", str(file), "--episodes", "2"],
+        ["export", str(file), str(work / "policy.onnx")],
+        ["enjoy", str(file), "--video", str(work / "film.gif")],
+    ]
 
 
 def config(work: Path, rng: random.Random) -> list[list[str]]:
@@ -232,7 +257,33 @@ def study(work: Path, rng: random.Random) -> list[list[str]]:
     return [["study", "show", str(file), "--no-calibrate"]]
 
 
+def study_folder(work: Path, rng: random.Random) -> list[list[str]]:
+    kept = work / "kept"
+    files = [kept / "cells.json", kept / REFERENCES, *(kept / "failures").iterdir()]
+    file = rng.choice(files)
+    if rng.random() < 0.3:
+        file.write_bytes(changed_bytes(file.read_bytes(), rng))
+    else:
+        file.write_text(json.dumps(changed_json(json.loads(file.read_bytes()), rng)))
+    return [
+        ["study", "status", str(kept)],
+        ["report", str(kept), "--out", str(work / "page.html")],
+        ["compare", str(kept), "--terminal"],
+        ["study", "export", str(kept), "--out", str(work / "table.csv")],
+    ]
+
+
+def ray_address(work: Path, rng: random.Random) -> list[list[str]]:
+    """An address where nobody is; without Ray, its absence."""
+    host = rng.choice(("127.0.0.1", "[::1]", "", "[", "::", "127.0.0.1:2", "ray://127.0.0.1", "%"))
+    port = rng.choice(("1", "0", "65536", str(10**12), "-1", "x", "", "١", "1\n2", "\x00"))
+    run = ["train", "Pendulum-v1", "--shards", "2", "--engine", "ray", "--out", str(work / "new")]
+    return [[*run, "--address", f"{host}:{port}"]]
+
+
 VALUES_IN_TOML = (
     -1, 0, 10**12, 1e300, "", "x", SCRIPT, "../../outside", "evil:Evil", [], [[]], [10**9], True,
 )  # fmt: skip
-CHANGES: tuple[Change, ...] = (policy, config, checkpoint, records, study)
+CHANGES: tuple[Change, ...] = (
+    policy, config, checkpoint, records, study, study_folder, ray_address,
+)  # fmt: skip

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 import p3s
-from p3s.errors import TrainingStopped
+from p3s.errors import TrainingStopped, UserError
 from p3s.runs.records import read_rows
 from tests.helpers import SMALL, Counter, record
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
+
+from p3s.cluster.ray_library import connect  # noqa: E402
 
 RUN = [
     "--preset", "paper", "--hidden-sizes", "32", "32", "--batch-size", "16",
@@ -147,6 +149,12 @@ def test_no_cluster_at_this_address(tmp_path):
     )
     assert "there is no Ray cluster at 127.0.0.1:1" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", ["x", "127.0.0.1", "ray://127.0.0.1:1", ":1", "[:1", "h:1\n"])
+def test_an_address_that_is_none_is_refused_before_ray_tries_it_for_minutes(address):
+    with pytest.raises(UserError, match="the address of a Ray cluster is HOST:PORT or auto"):
+        connect(address)
 
 
 @pytest.mark.slow

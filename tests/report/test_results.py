@@ -10,6 +10,7 @@ import pytest
 from p3s.errors import UserError
 from p3s.report.page import build_report, render_report
 from p3s.report.results import read_results, read_run
+from p3s.runs.failures import Failure
 from p3s.runs.records import read_rows
 from tests.synthetic_runs import ENVS, METHODS, write_rows, write_run
 
@@ -68,10 +69,31 @@ class TestReading:
         rows = read_rows(own_study / "runs" / name / "evaluations.jsonl")
         write_rows(own_study / "runs" / name / "evaluations.jsonl", rows[:4])
         results = read_results([own_study])
-        assert results.failures == [{"run": name, **failure}]  # the first went on to its end
+        assert results.failures == [(name, Failure(**failure))]  # the first went on to its end
         page = render_report(build_report(results))
         assert "1 run failed" in page
+        assert "at step 240:" in page
         assert "the &lt;battery&gt; is empty" in page
+
+    @pytest.mark.parametrize("record", [{}, [], 3, {"error": None, "step": "x"}, {"error": [1]}])
+    def test_a_damaged_failure_is_shown_as_far_as_it_makes_sense(self, own_study, record):
+        cell = json.loads((own_study / "cells.json").read_text())["cells"][3]
+        (own_study / "failures" / f"{cell['id']}.json").write_text(json.dumps(record))
+        rows = read_rows(own_study / cell["run"] / "evaluations.jsonl")
+        write_rows(own_study / cell["run"] / "evaluations.jsonl", rows[:4])
+        assert "1 run failed" in render_report(build_report(read_results([own_study])))
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("id", None), ("id", "../../x"), ("run", "/etc"), ("run", "a/../../b"), ("method", 1.5),
+         ("env", []), ("seed", "x"), ("seed", True), ("paper", "high"), ("id", "a\0b")],
+    )  # fmt: skip
+    def test_a_cell_that_no_study_wrote_is_refused(self, own_study, key, value):
+        study = json.loads((own_study / "cells.json").read_text())
+        study["cells"][0][key] = value
+        (own_study / "cells.json").write_text(json.dumps(study))
+        with pytest.raises(UserError, match="cells.json is damaged"):
+            read_results([own_study])
 
     def test_the_same_seed_twice_is_no_replication(self, study, tmp_path):
         run = next(iter((study / "runs").iterdir()))

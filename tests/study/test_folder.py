@@ -9,8 +9,9 @@ import re
 import pytest
 
 from p3s.errors import UserError
+from p3s.runs.failures import Failure, read_failure, write_failure
 from p3s.study.cells import Cell, check_environments, make_cells
-from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
+from p3s.study.folder import Progress, StudyFolder
 from tests.helpers_studies import GRID, study_of
 
 
@@ -36,7 +37,7 @@ class TestFolder:
         assert folder.progress(cell).state == "waiting"
         run = self.begin(folder, cell, 300)
         assert folder.progress(cell) == Progress("stopped", 300, None, 50)
-        write_failure(folder.failure(cell), "no\nmore", "trace", 300)
+        write_failure(folder.failure(cell), Failure("no\nmore", "trace", 300))
         assert folder.progress(cell) == Progress("failed", 300, None, 50, "no")
         lock = folder.lock(cell)
         assert folder.progress(cell).state == "running"
@@ -103,4 +104,4 @@ class TestFolder:
 
     def test_a_damaged_failure_is_still_a_failure(self, tmp_path):
         (tmp_path / "x.json").write_text("{")
-        assert "cannot be read" in read_failure(tmp_path / "x.json")
+        assert "cannot be read" in read_failure(tmp_path / "x.json").error

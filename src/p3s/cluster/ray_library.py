@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import socket
 from typing import Any
 
@@ -50,12 +51,15 @@ def connect(address: str | None) -> None:
 
 
 def _look_for(address: str) -> None:
-    """UserError if nobody listens at HOST:PORT, where Ray would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdigit():
+    """UserError unless it is auto, or HOST:PORT with a listener: Ray would try for minutes."""
+    if address == "auto":
         return
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not re.fullmatch("[A-Za-z0-9.:_-]+", host) or not re.fullmatch("[0-9]{1,5}", port):
+        raise UserError(f"the address of a Ray cluster is HOST:PORT or auto, not {address!r}")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), LOOK_SECONDS).close()
+        socket.create_connection((host, int(port)), LOOK_SECONDS).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise UserError(f"there is no Ray cluster at {address}: {error}") from error
 

@@ -19,7 +19,8 @@ from p3s.errors import UserError
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.formatting import first_names
 from p3s.report.references import Reference, read_references
-from p3s.report.rows import check_config, read_intact_rows
+from p3s.report.rows import check_cell, check_config, read_intact_rows
+from p3s.runs.failures import Failure, read_failure
 from p3s.runs.records import read_config
 
 
@@ -64,7 +65,7 @@ class Results:
     title: str
     runs: list[RunResult]
     notes: list[str] = field(default_factory=list)
-    failures: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[tuple[str, Failure]] = field(default_factory=list)
     references: dict[str, Reference] = field(default_factory=dict)
 
     @property
@@ -165,35 +166,29 @@ def _read_study(folder: Path) -> Results:
     file = folder / "cells.json"
     try:
         study = json.loads(file.read_text(encoding="utf-8"))
-        cells = [(cell["id"], folder / cell["run"], cell) for cell in study["cells"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file} is damaged: {error!r}") from error
-    found = Results(study.get("title") or study.get("study") or folder.name, [])
+        cells = [check_cell(cell) for cell in study["cells"]]
+        title = str(study.get("title") or study.get("study") or folder.name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{file} is damaged: {reason}") from error
+    found = Results(title, [])
     try:
         found.references.update(read_references(folder))
     except ValueError as error:
         found.notes.append(f"left out: {error}")
     waiting = []
-    for name, path, cell in cells:
-        failure = _read_failure(folder / "failures" / f"{name}.json")
+    for cell in cells:
+        name, path = cell["id"], folder / cell["run"]
+        failure = read_failure(folder / "failures" / f"{name}.json")
         run = _add(found, path, cell) if (path / "config.json").exists() else None
         if failure is not None and not (run is not None and run.complete):
-            found.failures.append({"run": name, **failure})
+            found.failures.append((name, failure))
         elif not (path / "config.json").exists():
             waiting.append(name)
     if waiting:
         count = f"{len(waiting)} of {len(cells)} runs"
         found.notes.append(f"{count} have not started: {first_names(waiting)}")
     return found
-
-
-def _read_failure(file: Path) -> dict[str, Any] | None:
-    if not file.is_file():
-        return None
-    try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        return {"error": f"{file.name} is damaged"}
 
 
 def _read_folders(folders: list[Path], title: str) -> Results:

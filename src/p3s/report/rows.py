@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import NoneType
 from typing import Any
 
@@ -68,6 +68,20 @@ _OPTIONAL: dict[str, Checks] = {
         ),
     },
 }
+
+
+def check_cell(cell: dict[str, Any]) -> dict[str, Any]:
+    """An entry of cells.json; ValueError if a study could not have written it."""
+    for name in ("id", "run", "method", "env"):
+        if not isinstance(cell[name], str) or not cell[name]:
+            raise ValueError(f"the {name} of a run makes no sense")
+    for name in ("id", "run"):
+        parts = PurePath(cell[name]).parts
+        if PurePath(cell[name]).is_absolute() or ".." in parts or "\0" in cell[name]:
+            raise ValueError(f"{cell[name]!r} is not in the study's folder")
+    if not is_count(cell["seed"]) or not _or_none(is_number)(cell.get("paper")):
+        raise ValueError("the seed or the published score of a run makes no sense")
+    return cell
 
 
 def check_config(config: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ import contextlib
 import fcntl
 import json
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import Any
 from p3s.errors import UserError
 from p3s.report.references import FILE, Reference, read_references, references_text
 from p3s.runs.best_policy import LAST
+from p3s.runs.failures import read_failure
 from p3s.runs.files import write_text
 from p3s.runs.locks import no_locks, try_lock
 from p3s.runs.opening import load_config
@@ -129,7 +129,8 @@ class StudyFolder:
         locked: whether a process holds the cell; None to find out.
         """
         run = self.run(cell)
-        error = read_failure(self.failure(cell))
+        failure = read_failure(self.failure(cell))
+        error = None if failure is None else failure.error
         try:
             metrics = last_row(run / "metrics.jsonl") or {}
             evaluation = last_row(run / "evaluations.jsonl") or {}
@@ -178,25 +179,3 @@ def _differences(started: dict[str, Any], now: dict[str, Any]) -> list[tuple[str
         elif key not in ("steps", "note") and before != value:
             found.append((key, before, value))
     return found
-
-
-def read_failure(path: Path) -> str | None:
-    """The error in a failure record as one line; None if there is no record."""
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["error"])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError):
-        return f"{path} cannot be read"
-
-
-def write_failure(path: Path, error: str, traceback: str, step: int | None) -> None:
-    """Record why a cell failed."""
-    record = {
-        "error": error.strip().split("\n")[0],
-        "traceback": traceback,
-        "step": step,
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(record, indent=1) + "\n")

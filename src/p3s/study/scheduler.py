@@ -22,8 +22,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from p3s.runs.failures import Failure, read_failure, write_failure
 from p3s.study.cells import Cell
-from p3s.study.folder import Progress, StudyFolder, read_failure, write_failure
+from p3s.study.folder import Progress, StudyFolder
 from p3s.study.launching import CellProcess, Launcher, LocalLauncher
 from p3s.study.worker import STOPPED
 
@@ -187,7 +188,8 @@ class Scheduler:
             log.seek(max(log.seek(0, os.SEEK_END) - PRINTED_BYTES, 0))
             printed = log.read().decode(errors="replace")
         step = self._folder.progress(cell, locked=False).step or None
-        write_failure(self._folder.failure(cell), f"the process {how}", printed, step)
+        failure = Failure(f"the process {how}", printed, step)
+        write_failure(self._folder.failure(cell), failure)
 
     def _note(self, cell: Cell) -> None:
         """Read and show the progress of a cell that no process holds."""

@@ -24,7 +24,7 @@ from p3s.learning import devices
 from p3s.plugins import import_module
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
-from p3s.study.folder import write_failure
+from p3s.runs.failures import Failure, write_failure
 from p3s.train import Training
 
 FAILED = 1
@@ -80,7 +80,8 @@ def run_cell(order: dict[str, Any]) -> int:
         step = training.total_steps if training is not None else None
         what = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
         traceback.print_exc()
-        write_failure(Path(order["failure"]), what, traceback.format_exc(), step)
+        failure = Failure(what, traceback.format_exc(), step)
+        write_failure(Path(order["failure"]), failure)
         return FAILED
     finally:
         if training is not None:
