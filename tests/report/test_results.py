@@ -92,7 +92,7 @@ class TestReading:
         study = json.loads((own_study / "cells.json").read_text())
         study["cells"][0][key] = value
         (own_study / "cells.json").write_text(json.dumps(study))
-        with pytest.raises(UserError, match="cells.json is damaged"):
+        with pytest.raises(UserError, match=r"cells\.json is damaged"):
             read_results([own_study])
 
     def test_the_same_seed_twice_is_no_replication(self, study, tmp_path):
