@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -259,7 +260,7 @@ def field_values(instance: Scheme | Algorithm) -> dict[str, Any]:
     return values
 
 
-def build(registry: dict[str, Any], kind: str, name: str, values: dict[str, Any]) -> Any:
+def build(registry: MutableMapping[str, Any], kind: str, name: str, values: dict[str, Any]) -> Any:
     """A registered dataclass from its name and JSON values."""
     made = recorded(registry, kind, name)
     known = {f.name for f in dataclasses.fields(made)}

@@ -7,9 +7,12 @@ would have drawn, and learner i draws the same numbers wherever it runs.
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
+
+if TYPE_CHECKING:
+    import jax
 
 
 def _digest(seed: int, stream: str, indices: tuple[int, ...]) -> bytes:
@@ -19,6 +22,8 @@ def _digest(seed: int, stream: str, indices: tuple[int, ...]) -> bytes:
 
 def key(seed: int, stream: str, *indices: int) -> jax.Array:
     """A jax key for this name; compiled code folds the step and the learner into it."""
+    import jax  # not for workers that only play
+
     return jax.random.key(int.from_bytes(_digest(seed, stream, indices)[:4], "little"))
 
 
@@ -35,4 +40,6 @@ def integer(seed: int, stream: str, *indices: int) -> int:
 
 def per_learner(step_key: jax.Array, indices: jax.Array) -> jax.Array:
     """One key for each of these learners; learner i's is the same in any population."""
+    import jax
+
     return jax.vmap(lambda index: jax.random.fold_in(step_key, index))(indices)

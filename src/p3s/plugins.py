@@ -15,25 +15,29 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from importlib.metadata import entry_points
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from p3s.algorithms import ALGORITHMS, Algorithm
-from p3s.algorithms.off_policy import OffPolicy
-from p3s.algorithms.on_policy import OnPolicy
+from p3s.algorithms import ALGORITHMS
 from p3s.errors import UserError, unknown
-from p3s.networks import NETWORKS, Network, network_named
-from p3s.schemes import SCHEMES, Scheme
+from p3s.schemes import SCHEMES
 from p3s.user_modules import search_current_folder
+
+if TYPE_CHECKING:
+    from p3s.networks import Network
 
 Registered = TypeVar("Registered", bound=type)
 
 
 def register(made: Registered) -> Registered:
     """Make an algorithm, a scheme or a network known by its `name`; for use as a decorator."""
+    from p3s.algorithms.base import Algorithm
+    from p3s.algorithms.off_policy import OffPolicy
+    from p3s.algorithms.on_policy import OnPolicy
+
     bases = made.__mro__ if isinstance(made, type) else ()
-    if not any(base in bases for base in (Algorithm, Scheme, Network)):
+    if not any(base in bases for base in _registries()):
         raise UserError(f"{made!r} is no algorithm, scheme or network: derive it from one")
     if Algorithm in bases and OffPolicy not in bases and OnPolicy not in bases:
         raise UserError(
@@ -51,10 +55,17 @@ def register(made: Registered) -> Registered:
     return made
 
 
-def _registry(made: type) -> dict[str, Any]:
-    if issubclass(made, Network):
-        return NETWORKS
-    return ALGORITHMS if issubclass(made, Algorithm) else SCHEMES
+def _registries() -> dict[type, MutableMapping[str, Any]]:
+    """What can be registered, and where."""
+    from p3s.algorithms.base import Algorithm
+    from p3s.networks import NETWORKS, Network
+    from p3s.schemes.base import Scheme
+
+    return {Algorithm: ALGORITHMS, Scheme: SCHEMES, Network: NETWORKS}
+
+
+def _registry(made: type) -> MutableMapping[str, Any]:
+    return next(found for base, found in _registries().items() if issubclass(made, base))
 
 
 def _origin(made: type) -> tuple[str, str]:
@@ -79,7 +90,7 @@ def import_module(module: str) -> Any:
 
 
 def _can_be_registered(made: type) -> bool:
-    known = issubclass(made, Algorithm | Scheme | Network)
+    known = issubclass(made, tuple(_registries()))
     return known and "__dataclass_fields__" in vars(made) and "name" in vars(made)
 
 
@@ -93,13 +104,18 @@ def load_entry_points() -> None:
                 warnings.warn(f"{group}: {entry.value} cannot be loaded: {error}", stacklevel=2)
 
 
-def find(registry: dict[str, Any], kind: str, name: str) -> Any:
+def check_known(registry: MutableMapping[str, Any], kind: str, name: str) -> None:
+    """Raise UserError if nothing has this name, in installed packages either."""
+    if name not in registry:
+        load_entry_points()
+    if name not in registry:
+        raise unknown(kind, name, registry)
+
+
+def find(registry: MutableMapping[str, Any], kind: str, name: str) -> Any:
     """The class that a user names: a known name, or 'module:Name'."""
     if ":" not in name:
-        if name not in registry:
-            load_entry_points()
-        if name not in registry:
-            raise unknown(kind, name, registry)
+        check_known(registry, kind, name)
         return registry[name]
     module, _, attribute = name.partition(":")
     made = getattr(import_module(module), attribute, None)
@@ -112,12 +128,14 @@ def find(registry: dict[str, Any], kind: str, name: str) -> Any:
 
 def find_network(name: str) -> type[Network]:
     """A network by its name, from installed packages too."""
+    from p3s.networks import NETWORKS, network_named
+
     if name not in NETWORKS:
         load_entry_points()
     return network_named(name)
 
 
-def recorded(registry: dict[str, Any], kind: str, name: str) -> Any:
+def recorded(registry: MutableMapping[str, Any], kind: str, name: str) -> Any:
     """The class that a file names; nothing is imported but entry points."""
     if name not in registry:
         load_entry_points()
@@ -128,6 +146,8 @@ def recorded(registry: dict[str, Any], kind: str, name: str) -> Any:
 
 def modules_of(parts: Iterable[Any]) -> list[str]:
     """The modules outside the package that define these algorithms and schemes."""
+    from p3s.networks import NETWORKS
+
     found = set()
     for made in parts:
         found.add(type(made).__module__)

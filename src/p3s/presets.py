@@ -7,12 +7,12 @@ fields, and any mixture can be tried. `recommended` is such a mixture.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from p3s.algorithms import Algorithm
-from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
 from p3s.envs import EnvName
-from p3s.schemes import PBT
+
+if TYPE_CHECKING:
+    from p3s.algorithms import Algorithm
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -182,6 +182,9 @@ def preset_fields(
     algorithm: type[Algorithm],
 ) -> dict[str, Any]:
     """The values that a preset gives to fields, for this environment (None: one of the user's)."""
+    from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
+    from p3s.schemes.pbt import PBT
+
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
     total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)
     by_scheme: dict[str, dict[str, Any]] = {

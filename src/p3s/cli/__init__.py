@@ -69,6 +69,10 @@ def _dispatch(arguments: list[str]) -> int:
     from p3s.envs.mujoco_setup import draw_without_screen
 
     draw_without_screen()
+    if name in ("train", "resume"):
+        from p3s.cli.early import say_first
+
+        say_first(rest)
     command = importlib.import_module(f"p3s.cli.{name}")
     if name == "train":
         return command.run(rest)

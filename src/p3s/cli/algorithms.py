@@ -16,6 +16,6 @@ class Options:
 def run(options: Options) -> int:
     """Print a line for each algorithm."""
     load_entry_points()
-    for name, algorithm in ALGORITHMS.items():
-        print(f"{name:<12} {algorithm.actions:<11} {algorithm.__doc__}")
+    for name, summary, actions in ALGORITHMS.summaries():
+        print(f"{name:<12} {actions:<11} {summary}")
     return 0

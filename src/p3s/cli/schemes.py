@@ -16,6 +16,8 @@ class Options:
 def run(options: Options) -> int:
     """Print a line or two for each scheme."""
     load_entry_points()
-    for name, scheme in SCHEMES.items():
-        print(f"{name:<12} {scheme.__doc__}\n{'':<12} {scheme.paper_name}")
+    for name, summary, paper_name in SCHEMES.summaries():
+        print(f"{name:<12} {summary}")
+        if paper_name:
+            print(f"{'':<12} {paper_name}")
     return 0

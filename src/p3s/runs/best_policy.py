@@ -7,12 +7,14 @@ that was best at the checkpoint.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.policy import Policy
 from p3s.runs.files import remove, write_bytes
+
+if TYPE_CHECKING:
+    from p3s.policy import Policy
 
 LAST, BEST = "policy.safetensors", "policy-best.safetensors"
 """Files of a run: the policy that the chief would pick at the last checkpoint, and the best one."""

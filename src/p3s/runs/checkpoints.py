@@ -20,18 +20,20 @@ import re
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from p3s.errors import UserError
-from p3s.experience.replay import Ring
 from p3s.runs import files
 from p3s.runs.checksums import parse_checked, with_checksum
 from p3s.runs.files import DiskError
 from p3s.runs.trust import sign_states, without_foreign_states
+
+if TYPE_CHECKING:
+    from p3s.experience.replay import Ring
 
 KEPT = 2
 SEGMENT_ROWS = 1 << 14

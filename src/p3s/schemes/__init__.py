@@ -2,33 +2,77 @@
 
 from __future__ import annotations
 
-from p3s.schemes.base import Scheme
-from p3s.schemes.cem import CEM
-from p3s.schemes.center import Center
-from p3s.schemes.distributed import Distributed
-from p3s.schemes.erl import ERL
-from p3s.schemes.p3s import P3S
-from p3s.schemes.pbt import PBT
-from p3s.schemes.resetting import Resetting
-from p3s.schemes.rollout import OnPolicyRollout
-from p3s.schemes.sharing import Sharing
-from p3s.schemes.single import Single
+from typing import TYPE_CHECKING, Any
 
-SCHEMES: dict[str, type[Scheme]] = {
-    scheme.name: scheme
-    for scheme in (
-        P3S,
-        Sharing,
-        Resetting,
-        Distributed,
-        Center,
-        CEM,
-        ERL,
-        PBT,
-        Single,
-        OnPolicyRollout,
-    )
-}
+from p3s.registry import Listed, Registry
+
+if TYPE_CHECKING:
+    from p3s.schemes.base import Scheme
+    from p3s.schemes.cem import CEM
+    from p3s.schemes.center import Center
+    from p3s.schemes.distributed import Distributed
+    from p3s.schemes.erl import ERL
+    from p3s.schemes.p3s import P3S
+    from p3s.schemes.pbt import PBT
+    from p3s.schemes.resetting import Resetting
+    from p3s.schemes.rollout import OnPolicyRollout
+    from p3s.schemes.sharing import Sharing
+    from p3s.schemes.single import Single
+
+SCHEMES: Registry[Scheme] = Registry(
+    {
+        "p3s": Listed(
+            "p3s.schemes.p3s:P3S",
+            "The best learner guides the others softly, and the pull adapts.",
+            "P3S (Section 3, Appendix H)",
+        ),
+        "sharing": Listed(
+            "p3s.schemes.sharing:Sharing",
+            "N learners share one replay and nothing else.",
+            "ESO, experience-sharing only (Section 4.2)",
+        ),
+        "resetting": Listed(
+            "p3s.schemes.resetting:Resetting",
+            "The best policy is copied to all other learners now and then.",
+            "Re, resetting (Section 4.2)",
+        ),
+        "distributed": Listed(
+            "p3s.schemes.distributed:Distributed",
+            "One learner acts in N environment copies.",
+            "DRL, distributed RL (Section 4.2)",
+        ),
+        "center": Listed(
+            "p3s.schemes.center:Center",
+            "All learners are pulled to a center policy that follows them.",
+            "Center-TD3 (Appendix E)",
+        ),
+        "cem": Listed(
+            "p3s.schemes.cem:CEM",
+            "Policies are drawn around the best ones; half of them take gradient steps.",
+            "CEM-TD3 (Appendix D)",
+        ),
+        "erl": Listed(
+            "p3s.schemes.erl:ERL",
+            "Policies evolve; a gradient learner learns from them and joins them at times.",
+            "ERL, evolutionary RL (Appendix F)",
+        ),
+        "pbt": Listed(
+            "p3s.schemes.pbt:PBT",
+            "The worst learners take over the best ones' weights and perturbed hyper-parameters.",
+            "PBT, population-based training (Section 2)",
+        ),
+        "single": Listed(
+            "p3s.schemes.single:Single",
+            "One learner: the base algorithm as it is.",
+            "original algorithm (Section 4.2)",
+        ),
+        "rollout": Listed(
+            "p3s.schemes.rollout:OnPolicyRollout",
+            "One learner that learns from its own rollouts: PPO, ACKTR.",
+            "original on-policy algorithm (Section 4.2)",
+        ),
+    }
+)
 
 ALIASES = {"eso": "sharing", "re": "resetting", "drl": "distributed"}
 """The paper's names."""
@@ -40,6 +84,14 @@ def scheme_name(name: str) -> str:
         return name
     plain = name.lower().removesuffix("-td3")
     return ALIASES.get(plain, plain)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Scheme":
+        from p3s.schemes.base import Scheme
+
+        return Scheme
+    return SCHEMES.class_named(name)
 
 
 __all__ = [

@@ -64,7 +64,6 @@ class Scheme:
 
     name: ClassVar[str]
     stacked: ClassVar[tuple[str, ...]] = ("learners", "indices")
-    paper_name: ClassVar[str] = ""
     extra_champions: ClassVar[tuple[str, ...]] = ()
     num_learners: int
     """Learners, or policies, of the population."""

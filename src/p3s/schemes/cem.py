@@ -102,10 +102,9 @@ def draw_policies(
 
 @dataclass(frozen=True, kw_only=True)
 class CEM(EpisodeScheme):
-    """Policies are drawn from a distribution that follows the best; half take gradient steps."""
+    """Policies are drawn around the best ones; half of them take gradient steps."""
 
     name: ClassVar[str] = "cem"
-    paper_name: ClassVar[str] = "CEM-TD3 (Appendix D)"
     stacked: ClassVar[tuple[str, ...]] = ("selected", "optimizers")
 
     initial_steps: CountOrZero = 1000

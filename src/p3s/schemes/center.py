@@ -49,7 +49,6 @@ class Center(StepScheme):
     """All learners are pulled to a center policy that follows them."""
 
     name: ClassVar[str] = "center"
-    paper_name: ClassVar[str] = "Center-TD3 (Appendix E)"
     extra_champions: ClassVar[tuple[str, ...]] = ("center",)
 
     review_period: Count = 40

@@ -24,7 +24,6 @@ class Distributed(StepScheme):
     """One learner acts in N environment copies."""
 
     name: ClassVar[str] = "distributed"
-    paper_name: ClassVar[str] = "DRL, distributed RL (Section 4.2)"
 
     can_be_split: ClassVar[bool] = False
     # A class variable is no field: there is always one learner.

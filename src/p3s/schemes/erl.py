@@ -104,10 +104,9 @@ def _put(stacked: np.ndarray, leaf: np.ndarray, index: int) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class ERL(EpisodeScheme):
-    """Policies evolve; one gradient learner learns from what they do and joins them at times."""
+    """Policies evolve; a gradient learner learns from them and joins them at times."""
 
     name: ClassVar[str] = "erl"
-    paper_name: ClassVar[str] = "ERL, evolutionary RL (Appendix F)"
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
     extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
 

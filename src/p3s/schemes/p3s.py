@@ -61,7 +61,6 @@ class P3S(StepScheme):
     """The best learner guides the others softly, and the pull adapts."""
 
     name: ClassVar[str] = "p3s"
-    paper_name: ClassVar[str] = "P3S (Section 3, Appendix H)"
     stacked: ClassVar[tuple[str, ...]] = (
         "learners", "indices", "old_policies", "spread_sums", "change_sums",
     )  # fmt: skip

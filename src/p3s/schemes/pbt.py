@@ -61,7 +61,6 @@ class PBT(StepScheme):
     """The worst learners take over the best ones' weights and perturbed hyper-parameters."""
 
     name: ClassVar[str] = "pbt"
-    paper_name: ClassVar[str] = "PBT, population-based training (Section 2)"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "indices", "own_fields")
 
     review_period: Count = 2500

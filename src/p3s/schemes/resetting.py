@@ -30,7 +30,6 @@ class Resetting(StepScheme):
     """The best policy is copied to all other learners now and then."""
 
     name: ClassVar[str] = "resetting"
-    paper_name: ClassVar[str] = "Re, resetting (Section 4.2)"
 
     review_period: Count = 5000
     """Own steps of a learner between two copies (M')."""

@@ -31,7 +31,6 @@ class OnPolicyRollout(Scheme):
     """One learner that learns from its own rollouts: PPO, ACKTR."""
 
     name: ClassVar[str] = "rollout"
-    paper_name: ClassVar[str] = "original on-policy algorithm (Section 4.2)"
 
     num_learners: Count = 1
     """Always 1."""

@@ -19,4 +19,3 @@ class Sharing(StepScheme):
     """N learners share one replay and nothing else."""
 
     name: ClassVar[str] = "sharing"
-    paper_name: ClassVar[str] = "ESO, experience-sharing only (Section 4.2)"

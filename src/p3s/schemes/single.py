@@ -14,7 +14,6 @@ class Single(Sharing):
     """One learner: the base algorithm as it is."""
 
     name: ClassVar[str] = "single"
-    paper_name: ClassVar[str] = "original algorithm (Section 4.2)"
 
     num_learners: Count = 1
     """Always 1."""
