@@ -172,7 +172,7 @@ def stubs() -> Iterator[None]:
     with (
         patch("p3s.cli.resume.train", opened),
         patch("p3s.cli.evaluate.evaluate", played),
-        patch("p3s.cli.enjoy._play", filmed),
+        patch("p3s.cli.enjoy.play_episode", filmed),
     ):
         yield
 

@@ -92,6 +92,12 @@ class RunOptions:
     """GPUs that each shard asks of the Ray cluster."""
     cluster_wait: Positive = 60.0
     """Seconds in which the Ray cluster has to have room for the shards."""
+    stop_at: float | None = None
+    """Stop when the champion's mean return at an evaluation reaches this."""
+    patience: Count | None = None
+    """Stop when so many evaluations in a row have not improved the champion's mean return."""
+    record_video: CountOrZero = 0
+    """Total environment steps between two films of the champion, in videos/; 0 for none."""
     checkpoint_period: CountOrZero = 5000
     """Total environment steps between two checkpoints; 0 for only one at the end."""
     log_period: Count = 1000
@@ -103,6 +109,8 @@ class RunOptions:
             return "env_restarts and env_step_limit need processes with environments: env_workers"
         if self.env_step_limit is not None and os.name == "nt":
             return "env_step_limit is not possible on Windows"
+        if self.evaluation_period == 0 and (self.stop_at is not None or self.patience is not None):
+            return "stop_at and patience need evaluations: evaluation_period"
         return None
 
 
@@ -121,6 +129,13 @@ class Config:
     def algorithm(self) -> Algorithm:
         """The base algorithm of the scheme."""
         return self.scheme.algorithm
+
+    def describe(self) -> str:
+        """Scheme, algorithm and environment in one phrase."""
+        count = self.scheme.num_learners
+        learners = "one learner" if count == 1 else f"{count} learners"
+        env = "an environment of your own" if self.env is None else self.env.id
+        return f"{self.scheme.name}-{self.algorithm.name}, {learners} on {env}"
 
     def check(self) -> None:
         """Raise UserError for a value that makes no sense."""

@@ -7,7 +7,8 @@ environment, run) as text. Loading it executes nothing and checks every name, sh
 from __future__ import annotations
 
 import json
-from functools import partial
+from contextlib import suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from safetensors.numpy import save
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config import build, field_values
 from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
+from p3s.envs.flattening import NotThisSpace, flatten_observation
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
 from p3s.policy_file import (
@@ -56,12 +58,24 @@ class Policy:
         self.algorithm, self.params, self.spec, self.about = algorithm, params, spec, about
         self.scaling = scaling
         """What observations are normalized by, if the algorithm normalizes them."""
-        self._act = {
-            explore: jax.jit(partial(algorithm.act, explore=explore)) for explore in (False, True)
-        }
         self._num_calls = 0
         self.trusted = False
         """Whether `make_env` may import the module that the policy's environment is in."""
+
+    @cached_property
+    def _act(self) -> dict[bool, Any]:
+        act = self.algorithm.act
+        return {explore: jax.jit(partial(act, explore=explore)) for explore in (False, True)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name != "_act"}
+        return {**state, "params": jax.device_get(self.params)}
+
+    def __repr__(self) -> str:
+        env, run = self.about.get("environment"), self.about.get("run")
+        where = "" if env is None else f" for {env['id']}"
+        origin = f", learner {run['learner']} at step {run['step']:,}" if run else ""
+        return f"<Policy {self.algorithm.name}{where}: {self.spec}{origin}>"
 
     @property
     def observations_seen(self) -> int:
@@ -77,11 +91,11 @@ class Policy:
     ) -> tuple[np.ndarray, None]:
         """Actions for one observation or a batch of them, as Stable-Baselines3 has it.
 
-        Observations are as this policy's `make_env` gives them: if `observations_seen` is 2, the
-        latest and the one before it, side by side. `state` and `episode_start` are there for
-        callers that pass them.
+        Observations are the environment's own, dicts and tuples too, or flat as this policy's
+        `make_env` gives them: if `observations_seen` is 2, the latest and the one before it, side
+        by side. `state` and `episode_start` are there for callers that pass them.
         """
-        given = np.asarray(observation)
+        given = self._flat(observation)
         if self.spec.observation.is_image and given.dtype != np.uint8:
             raise UserError(f"this policy takes images as uint8 pixels, not {given.dtype}")
         observation = np.asarray(given, self.spec.observation.dtype)
@@ -98,8 +112,27 @@ class Policy:
             return action + self.about["action_start"], None
         low, high = (np.asarray(self.about[name]) for name in ("action_low", "action_high"))
         scaled = (low + high) / 2 + (high - low) / 2 * action
-        own = np.clip(scaled, low, high).astype(np.float32)
+        own = np.clip(scaled, low, high)
+        whole = self.about.get("action_dtype")
+        own = own.astype(np.float32) if whole is None else np.rint(own).astype(whole)
         return own.reshape(batch + tuple(self.about["action_shape"])), None
+
+    def _flat(self, observation: Any) -> np.ndarray:
+        """Observations of a structured space as vectors; all others as they are."""
+        space = self.about.get("observation_space")
+        structured = isinstance(observation, dict | tuple)
+        if space is not None and self.observations_seen == 1:
+            with suppress(NotThisSpace):
+                return flatten_observation(space, observation)
+        if structured:
+            raise UserError(
+                f"this policy takes no {type(observation).__name__} like this one: "
+                f"{'its parts do not fit' if space is not None else 'its observations are arrays'}"
+            )
+        array, shape = np.asarray(observation), self.spec.observation.shape
+        gray = self.spec.observation.is_image and shape[-1] == 1
+        flat = gray and array.ndim in (2, 3) and array.shape[-2:] == shape[:2]
+        return array[..., None] if flat else array
 
     @property
     def _side_by_side(self) -> str:
@@ -147,12 +180,16 @@ class Policy:
         """A copy of the environment that the policy was trained on, or of another one."""
         own = self.about.get("environment")
         if env is None and own is not None:
-            if not self.trusted:
-                refuse_modules(modules_in(own), "the policy's environment")
+            self.check_modules()
             env = EnvName.from_json(own)
         if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
         return seeing(partial(make_env, env, delay, render_mode), self.observations_seen)()
+
+    def check_modules(self) -> None:
+        """Refuse to import the modules of the environment that a stranger's file names."""
+        if not self.trusted:
+            refuse_modules(modules_in(self.about.get("environment")), "the policy's environment")
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
@@ -191,7 +228,7 @@ def policy_of(training: Training) -> Policy:
     best = scheme.best(training.returns.values) or 0
     params = training.champion(best)
     about = {
-        **training.about_actions,
+        **training.about_spaces,
         "observations_seen": training.config.algorithm.observations_seen,
         "environment": None if env is None else env.to_json(),
         "run": {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from p3s.envs import EnvName
+from p3s.envs.flattening import flat_size
 from p3s.errors import UserError
 from p3s.types import EnvSpec, ObservationSpec
 
@@ -96,6 +98,12 @@ def check_about(about: dict[str, Any], spec: EnvSpec) -> None:
             raise ValueError("action_shape is no shape")
         if math.prod(shape) != spec.action_size:
             raise ValueError("action_shape does not fit its actions")
+        if not re.fullmatch("u?int(8|16|32|64)", str(about.get("action_dtype", "int64"))):
+            raise ValueError("action_dtype is no type of whole numbers")
+    if about.get("observation_space") is not None:
+        seen = about.get("observations_seen", 1)
+        if flat_size(about["observation_space"]) * seen != spec.observation_size:
+            raise ValueError("observation_space does not fit its observations")
     if not _is_size(about.get("observations_seen", 1)):
         raise ValueError("observations_seen is no number of observations")
     if about.get("environment") is not None:

@@ -1,7 +1,8 @@
 """A policy as ONNX: observation in, action in the environment's own range out.
 
-continuous    action (batch, size) float32 = center + half * tanh(layers(observation)),
-              or clip(layers(observation), -1, 1) where the algorithm does not squash
+continuous    action (batch, ...) float32 = center + half * tanh(layers(observation)),
+              or clip(layers(observation), -1, 1) where the algorithm does not squash;
+              whole numbers (int64) where the environment takes those
 discrete      action (batch,) int64 = start + argmax(layers(observation))
 
 The normalization of observations, if there is one, comes first.
@@ -39,8 +40,9 @@ ACTIVATION_NODES: dict[str, list[tuple[str, list[str], dict[str, float]]]] = {
 ACTIVATION_CONSTANTS = {"sqrt_half": 0.5**0.5, "one": 1.0, "one_half": 0.5}
 
 
-def export_onnx(policy: Policy, path: Path) -> None:
+def export_onnx(policy: Policy, path: str | Path) -> None:
     """Write the noiseless policy as an ONNX graph with a free batch axis."""
+    path = Path(path)
     try:
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -70,8 +72,20 @@ def export_onnx(policy: Policy, path: Path) -> None:
             constants |= {name: np.asarray(bound) for name, bound in bounds.items()}
             nodes.append(helper.make_node("Clip", [value, *bounds], ["bounded"]))
         nodes.append(helper.make_node("Mul", ["bounded", "half"], ["scaled"]))
-        nodes.append(helper.make_node("Add", ["scaled", "center"], ["action"]))
-        output = _info(helper, TensorProto, "action", policy.spec.action_size)
+        nodes.append(helper.make_node("Add", ["scaled", "center"], ["flat"]))
+        shape, value = policy.about["action_shape"], "flat"
+        if len(shape) != 1:
+            constants["action_shape"] = np.asarray([0, *shape], np.int64)  # 0 keeps the batch
+            nodes.append(helper.make_node("Reshape", [value, "action_shape"], ["shaped"]))
+            value = "shaped"
+        kind = TensorProto.FLOAT
+        if "action_dtype" in policy.about:
+            kind = TensorProto.INT64
+            nodes.append(helper.make_node("Round", [value], ["whole"]))
+            nodes.append(helper.make_node("Cast", ["whole"], ["action"], to=kind))
+        else:
+            nodes.append(helper.make_node("Identity", [value], ["action"]))
+        output = helper.make_tensor_value_info("action", kind, ["batch", *shape])
     graph = helper.make_graph(
         nodes,
         "p3s-policy",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -10,8 +12,9 @@ from typing import Any, Self
 import jax
 import numpy as np
 
+from p3s.callbacks import Callback
 from p3s.config import resolve
-from p3s.envs import Adapter, Delay, EnvSource, make_env, parse_name
+from p3s.envs import Delay, EnvName, EnvSource, make_env, parse_name
 from p3s.envs.delay import checked_delay
 from p3s.errors import UserError, note
 from p3s.evaluation import Evaluator
@@ -28,6 +31,8 @@ from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, read_config, write_config
 from p3s.runs.trust import is_own_record, signed, trusting
 from p3s.train import Training
+
+Listener = Callback | Callable[["Population"], Any]
 
 
 class Population:
@@ -60,6 +65,8 @@ class Population:
         name = parse_name(env, delay, env_kwargs) if isinstance(env, str) else None
         config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
         make = partial(make_env, env, delay) if name is None else opening.env_maker(config)
+        self._source = env if name is None else None
+        """The callable that makes the environment, if it was one."""
         self._training = opening.make_training(config, make)
 
     @property
@@ -69,7 +76,7 @@ class Population:
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
-        """The evaluations since it was made or loaded, as rows of evaluations.jsonl."""
+        """All evaluations so far, as rows of evaluations.jsonl."""
         return self._training.evaluated
 
     @property
@@ -79,14 +86,21 @@ class Population:
 
     def learn(
         self,
-        steps: int,
-        callback: Callable[[Population], Any] | None = None,
+        steps: int | None = None,
+        callback: Listener | Sequence[Listener] | None = None,
         progress_bar: bool = True,
+        *,
+        total_timesteps: int | None = None,
     ) -> Self:
         """Train for `steps` more environment steps in total; call it again to continue.
 
-        callback: called with the population after every time step; False stops the training.
+        callback: of p3s.callbacks, or a function that is called with the population after every
+        time step, where False stops the training; or several of them.
+        total_timesteps: what Stable-Baselines3 calls `steps`.
         """
+        steps = total_timesteps if steps is None else steps
+        if steps is None:
+            raise UserError("say how many steps to learn: learn(100_000)")
         whole = isinstance(steps, int | float | np.number) and not isinstance(steps, bool)
         if not whole or steps % 1 != 0:
             raise UserError(f"steps must be a whole number, not {steps!r}")
@@ -94,18 +108,20 @@ class Population:
             raise UserError(f"steps must be at least 1, not {steps}")
         training = self._training
         until = training.total_steps + int(steps)
-        progress = TrainingProgress(training, until) if progress_bar else None
+        given = [callback] if callable(callback) or isinstance(callback, Callback) else callback
+        functions = [each for each in given or () if not isinstance(each, Callback)]
+        own = [each for each in given or () if isinstance(each, Callback)]
 
-        def after_step(training: Training) -> Any:
-            if progress is not None:
-                progress.step(training)
-            return callback(self) if callback is not None else None
+        def after_step(training: Training) -> bool:
+            return all(function(self) is not False for function in functions)
 
-        if progress is None:
-            training.run(until, after_step)
-        else:
-            with progress:
-                training.run(until, after_step)
+        before, training.callbacks = training.callbacks, [*training.callbacks, *own]
+        training.stop_requested, training.stop_reason = False, None
+        try:
+            with TrainingProgress(training, until) if progress_bar else nullcontext():
+                training.run(until, after_step if functions else None)
+        finally:
+            training.callbacks = before
         return self
 
     @property
@@ -124,16 +140,12 @@ class Population:
 
         observation: one of the environment's own, or flat ones, also a batch of them.
         """
-        if self._flattener is None:
-            self._flattener = self._training.make()
-        observation = self._flattener.flatten(observation)
         time_step = self._training.counters.time_step
         if self._predicting is None or self._predicting[0] != time_step:
             self._predicting = (time_step, self.policy)
         return self._predicting[1].predict(observation, state, episode_start, deterministic)
 
     _predicting: tuple[int, Policy] | None = None
-    _flattener: Adapter | None = None
 
     def save(self, path: str | Path) -> None:
         """Write everything into a folder, from which `load` continues to the bit.
@@ -152,7 +164,11 @@ class Population:
             # this population, a kill before it the one that was saved there.
             Checkpoints(path / "checkpoints", kept=1).write(
                 self.num_steps,
-                {**self._training.snapshot(), "config": record},
+                {
+                    **self._training.snapshot(),
+                    "config": record,
+                    "evaluated": {"rows": self.evaluations},
+                },
                 self._training.experience.ring,
             )
             write_config(path, record)
@@ -189,7 +205,32 @@ class Population:
             raise UserError(f"{path} holds no checkpoint yet")
         for line in notes:
             note(line)
+        population._source = env
         return population
+
+    def __repr__(self) -> str:
+        training = self._training
+        score = ""
+        if self.evaluations and self.evaluations[-1]["champion_return"] is not None:
+            score = f", champion {self.evaluations[-1]['champion_return']:,.1f}"
+        what = f"{training.config.describe()}, seed {training.options.seed}"
+        return f"<Population {what}: {self.num_steps:,} steps{score}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with tempfile.TemporaryDirectory() as name:
+            self.save(name)
+            files = [path for path in Path(name).rglob("*") if path.is_file()]
+            content = {str(path.relative_to(name)): path.read_bytes() for path in files}
+        return _unpickled, (type(self), content, self._source)
+
+
+def _unpickled(cls: type[Population], content: dict[str, bytes], env: Any) -> Population:
+    """A population from the files that `save` wrote."""
+    with tempfile.TemporaryDirectory() as name:
+        for path, data in content.items():
+            (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(name) / path).write_bytes(data)
+        return cls.load(name, env, trust=True)  # who unpickles trusts already
 
 
 def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
@@ -216,7 +257,7 @@ def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
 
 def evaluate(
     policy: Policy | Population,
-    env: EnvSource | None = None,
+    env: EnvSource | EnvName | None = None,
     episodes: int = 10,
     seed: int = 0,
     delay: Delay | None = None,

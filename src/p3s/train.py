@@ -24,10 +24,11 @@ from typing import Any
 import jax
 
 from p3s import chief
+from p3s.callbacks import StopRule, from_options
 from p3s.config import Config, check_environment
 from p3s.envs import Adapter, expecting, seeing
 from p3s.envs.workers import make_copies
-from p3s.errors import ShardLost, TrainingStopped
+from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.evaluation import EvaluationQueue, Evaluator, unstack
 from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
@@ -56,7 +57,7 @@ class Training:
         make = seeing(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
-        self.spec, self.about_actions = example.env_spec, example.about_actions()
+        self.spec, self.about_spaces = example.env_spec, example.about_spaces()
         example.close()
         self.make = expecting(make, self.spec)
         self.rhythm = self.scheme.rhythm()
@@ -67,8 +68,12 @@ class Training:
         self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
         self.stop_requested, self._checkpoint_due = False, False
-        self.on_evaluation: Callable[[dict[str, Any]], None] = lambda row: None
+        options = self.options
+        self.callbacks = from_options(options.stop_at, options.patience, options.record_video)
+        self.stop_reason: str | None = None
+        """Why a callback ended the run; None if none did."""
         self.evaluated: list[dict[str, Any]] = []
+        """The rows of all evaluations so far, those before a resume too."""
         self.stepping_seconds = 0.0
         self.last_review: dict[str, Any] = {}
 
@@ -103,6 +108,7 @@ class Training:
                     previous = self.total_steps
                     self._step(until)
                     self.counters.seconds = before + time.perf_counter() - started
+                    self._tell("step")
                     self._record(previous, last=self.total_steps >= until)
             except TrainingStopped as error:
                 kind = ShardLost if isinstance(error, ShardLost) else TrainingStopped
@@ -110,6 +116,9 @@ class Training:
             if callback is not None and callback(self) is False:
                 break
         self._collect_evaluations(wait=True)
+        if self.stop_reason is not None:
+            self.checkpoint()
+        self._tell("end")
         self.counters.seconds = before + time.perf_counter() - started
 
     def _start(self) -> None:
@@ -150,6 +159,7 @@ class Training:
             self._append("lineage", self.divergence.check())
             self.last_review = self.updater.review(self.returns)
             self._append("lineage", [self.last_review])
+            self._tell("review", self.last_review)
             self.health.see_review(self.last_review)
 
     def _note_episode(self, time_step: int, episode: Episode) -> None:
@@ -204,7 +214,8 @@ class Training:
             self._append("lineage", self.divergence.check())
             self.evaluations.begin(self)
         # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
-        self._collect_evaluations(wait=last or (evaluation and overdue))
+        in_time = overdue or any(callback.in_time for callback in self.callbacks)
+        self._collect_evaluations(wait=last or (evaluation and in_time))
         if log:
             self.folder.append("metrics", self._metrics_row())
         if last or (self._checkpoint_due and not self.evaluations.under_way):
@@ -225,6 +236,33 @@ class Training:
         for row in rows:
             self.folder.append(stream, row)
 
+    def _tell(self, event: str, *about: Any) -> None:
+        """Let the callbacks know of an event; one that returns False stops the run."""
+        for callback in self.callbacks:
+            try:
+                if getattr(callback, f"on_{event}")(self, *about) is False:
+                    self.stop(f"{type(callback).__name__} stopped it")
+            except UserError:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise TrainingStopped(f"{type(callback).__name__} raised {what}") from error
+
+    def stop(self, reason: str) -> None:
+        """End the training after this step, with a checkpoint; for callbacks."""
+        self.stop_requested, self.stop_reason = True, self.stop_reason or reason
+
+    def leave_rules_that_are_met(self) -> list[str]:
+        """Drop the rules by which the run would stop at once; the names of their options."""
+        met = [each for each in self.callbacks if isinstance(each, StopRule)]
+        met = [each for each in met if each.is_met(self.evaluated)]
+        self.callbacks = [each for each in self.callbacks if each not in met]
+        return [each.option for each in met]
+
+    def record(self, values: dict[str, float]) -> None:
+        """Write numbers of your own: a row of scalars.jsonl."""
+        self.folder.append("scalars", {"step": self.total_steps, **values})
+
     def evaluate(self) -> dict[str, Any]:
         """Evaluate the population now, and record it."""
         self.evaluations.begin(self)
@@ -237,7 +275,7 @@ class Training:
             self.evaluated.append(row)
             self.folder.append("evaluations", row)
             self.best_policy.see(champion, row)
-            self.on_evaluation(row)
+            self._tell("evaluation", row)
 
     # ------------------------------------------------------------------ out and in
 
@@ -276,6 +314,7 @@ class Training:
         if not self.divergence.replaces:
             self.divergence.check()  # the last checkpoint must be one to go on from
         self.folder.checkpoint(self)
+        self._tell("checkpoint")
 
     def attach(self, folder: RunFolder) -> None:
         """Write records and checkpoints to this folder, which is claimed, from now on."""

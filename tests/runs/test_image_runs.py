@@ -97,7 +97,7 @@ def test_pixels_are_not_cast(folder):
             policy.predict(image)
 
 
-@pytest.mark.parametrize("shape", [(40, 40), (1600,), (2, 3, 40, 40, 1), (40, 40, 3)])
+@pytest.mark.parametrize("shape", [(40, 41), (1600,), (2, 3, 40, 40, 1), (40, 40, 3)])
 def test_images_of_another_shape_are_refused(folder, shape):
     with pytest.raises(UserError, match=r"takes \[40, 40, 1\] or \[batch, 40, 40, 1\]"):
         p3s.load(folder).predict(np.zeros(shape, np.uint8))

@@ -137,7 +137,7 @@ def test_resuming_names_the_version_and_leaves_the_folder_as_it_is(capsys, tmp_p
     (folder / ".lock").touch()  # every run has one
     before = contents(folder)
     code, output, errors = call(capsys, "resume", folder, *steps)
-    assert (code, output) == (2, "")
+    assert (code, output) == (2, "loading jax ...\n")
     assert "was written by p3s 0.1: resume the run with that version" in errors
     assert errors.count("\n") == 1
     assert contents(folder) == before

@@ -18,8 +18,8 @@ from tests.helpers import small_training
 def seen(until: int) -> str:
     console = Console(file=io.StringIO(), width=120)
     training = small_training(evaluation_period=0)
-    with TrainingProgress(training, 1_000_000, console) as shown:
-        training.run(until, shown.step)
+    with TrainingProgress(training, 1_000_000, console):
+        training.run(until)
     training.close()
     return console.file.getvalue()
 

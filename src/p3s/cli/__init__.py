@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from importlib.metadata import version
 
 from p3s.errors import UserError, unknown
@@ -30,10 +31,13 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command; a user error is one line and exit code 2."""
+    """Run a command; a user error is one line and exit code 2, with --debug its traceback too."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        sys.exit(_dispatch(sys.argv[1:] if arguments is None else arguments))
+        sys.exit(_dispatch([word for word in words if word != "--debug"]))
     except UserError as error:
+        if "--debug" in words:
+            traceback.print_exc()
         print(f"p3s: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
@@ -90,4 +94,5 @@ def _overview() -> int:
         print(f"  {name:<10} {text}")
     print("\np3s --import MODULE COMMAND ... first imports a module that registers an algorithm.")
     print("p3s --trust COMMAND ... trusts the files it opens: they may import and unpickle.")
+    print("--debug, anywhere, shows the traceback of an error.")
     return 0

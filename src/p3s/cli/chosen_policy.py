@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from p3s.cli.arguments import Flag
+from p3s.cli.arguments import Flag, Wrappers, literal
+from p3s.envs import EnvName, parse_name
 from p3s.errors import UserError
 from p3s.policy import Policy
 from p3s.population import load
@@ -40,6 +41,32 @@ class ChosenPolicy:
         if path.is_dir():
             print(_description(policy))
         return policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedOn:
+    """The environment that a policy plays on, if it is not the one it was trained on."""
+
+    env: str | None = None
+    """Another environment than the one it was trained on."""
+    env_kwargs: dict[str, str] = field(default_factory=dict)
+    """Arguments of the environment, as pairs: max_episode_steps 500."""
+    wrappers: Wrappers = ()
+    """Wrappers of the environment, the innermost first: module:Name, called with it."""
+
+    def environment(self, policy: Policy) -> EnvName | None:
+        """The other environment, or None for the policy's own."""
+        own, kwargs = policy.about.get("environment"), self.env_kwargs
+        if self.env is None and not kwargs and not self.wrappers:
+            return None
+        if self.env is None and own is None:
+            raise UserError("the policy does not name its environment: give one (--env)")
+        if self.env is None:
+            policy.check_modules()
+        name = EnvName.from_json(own) if self.env is None else parse_name(self.env)
+        given = {key: literal(value) for key, value in kwargs.items()}
+        wrappers = self.wrappers or name.wrappers
+        return replace(name, kwargs={**name.kwargs, **given}, wrappers=wrappers)
 
 
 def _description(policy: Policy) -> str:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.cli.chosen_policy import ChosenPolicy
+from p3s.cli.chosen_policy import ChosenPolicy, PlayedOn
 from p3s.population import evaluate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ChosenPolicy):
+class Options(PlayedOn, ChosenPolicy):
     """Play episodes with a trained policy, noiseless ones unless told otherwise."""
 
     episodes: int = 10
     """Episodes to play."""
     seed: int = 0
     """Seed of the episodes."""
-    env: str | None = None
-    """Another environment than the one it was trained on."""
     stochastic: bool = False
     """Play with the policy's own noise."""
 
@@ -27,7 +25,7 @@ def run(options: Options) -> int:
     policy = options.load()
     returns = evaluate(
         policy,
-        options.env,
+        options.environment(policy),
         options.episodes,
         options.seed,
         deterministic=not options.stochastic,

@@ -31,6 +31,10 @@ class Options:
     """How many processes with environments may be replaced, this time."""
     env_step_limit: float | None = None
     """Seconds that a step of one environment copy may take, this time."""
+    stop_at: float | None = None
+    """Stop when the champion's mean return at an evaluation reaches this, instead of the run's."""
+    patience: int | None = None
+    """Stop when so many evaluations in a row have not improved it, instead of the run's."""
     on_divergence: Literal["stop", "replace"] | None = None
     """What follows when a learner diverges, this time: a stop, or another in its place."""
     trust: Flag = False
@@ -58,6 +62,8 @@ def _resume(options: Options) -> int:
         env_restarts=options.env_restarts,
         env_step_limit=options.env_step_limit,
         on_divergence=options.on_divergence,
+        stop_at=options.stop_at,
+        patience=options.patience,
     )
     for note in notes:
         print(note)
@@ -65,5 +71,7 @@ def _resume(options: Options) -> int:
         training.close()
         print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
         return 0
+    for rule in training.leave_rules_that_are_met():
+        print(f"{rule} stopped the run before: going on without it")
     print(f"resuming at step {training.total_steps:,}")
     return train(training, options.report)

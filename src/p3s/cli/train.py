@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import signal
 import sys
@@ -13,7 +12,7 @@ from typing import Any, Literal
 
 import tyro
 
-from p3s.cli.arguments import Environment
+from p3s.cli.arguments import Environment, Wrappers, literal
 from p3s.cluster.recovery import Recovery
 from p3s.config import RENAMED, Config, RunOptions, resolve
 from p3s.envs import parse_name
@@ -25,6 +24,7 @@ from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.records import RunFolder
+from p3s.runs.tracebacks import keep_traceback
 from p3s.train import Training
 
 
@@ -44,6 +44,8 @@ class Method:
     """Steps between two payments of reward, or end: all of it at the end of an episode."""
     env_kwargs: dict[str, str] = field(default_factory=dict)
     """Arguments of the environment, as pairs: max_episode_steps 500 frame_skip 2."""
+    wrappers: Wrappers = ()
+    """Wrappers of the environment, the innermost first: module:Name, called with it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
     counts = {"num_learners": look.num_learners, "num_copies": look.num_copies}
     fields = {name: count for name, count in counts.items() if count is not None}
-    arguments_of_env = {key: _literal(value) for key, value in look.env_kwargs.items()}
-    env = parse_name(look.env, look.delay, arguments_of_env)
+    arguments_of_env = {key: literal(value) for key, value in look.env_kwargs.items()}
+    env = parse_name(look.env, look.delay, arguments_of_env, look.wrappers)
     default = resolve(env, look.scheme, look.algorithm, look.preset, **fields)
     options = dataclasses.make_dataclass(
         "Train",
@@ -121,20 +123,13 @@ def refuse_old_flags(arguments: list[str]) -> None:
         raise UserError(", ".join(found))
 
 
-def _literal(word: str) -> Any:
-    """A number, truth value, list or null from the command line; any other word is itself."""
-    try:
-        return json.loads(word)
-    except ValueError:
-        return {"True": True, "False": False, "None": None}.get(word, word)
-
-
 def run(arguments: list[str]) -> int:
     """`p3s train`."""
     config, output = parse_train(arguments)
     devices.prepare(config.options.devices)
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
+    print(f"{config.describe()}: compiling ...", flush=True)
     training = opening.begin(config, output.out, tensorboard=output.tensorboard)
     for note in (config.nothing_learned(), config.silent_chief(), config.slow_precision()):
         if note is not None:
@@ -167,8 +162,8 @@ def train(training: Training, report: bool) -> int:
     try:
         while True:
             try:
-                with TrainingProgress(training, until) as progress:
-                    training.run(until, progress.step)
+                with TrainingProgress(training, until):
+                    training.run(until)
                 break
             except ShardLost as error:
                 print(f"note: {error}", file=sys.stderr)
@@ -178,16 +173,19 @@ def train(training: Training, report: bool) -> int:
         if received:
             training.checkpoint()
     except TrainingStopped as error:
-        if not any((path / "checkpoints").glob("step-*")):
-            raise
-        raise TrainingStopped(
-            f"{error} (the last checkpoint is kept: p3s resume {path})"
-        ) from error
+        hints = []
+        if (file := keep_traceback(path, error)) is not None:
+            hints.append(f"traceback: {file}")
+        if any((path / "checkpoints").glob("step-*")):
+            hints.append(f"the last checkpoint is kept: p3s resume {path}")
+        raise TrainingStopped(f"{error} ({'; '.join(hints)})" if hints else str(error)) from error
     finally:
         training.close()
     if received:
         print(f"stopped at step {training.total_steps:,}: p3s resume {path}")
         return 128 + received[0]
+    if training.stop_reason is not None:
+        print(f"stopped at step {training.total_steps:,}: {training.stop_reason}")
     print(f"policy: {path / LAST}")
     if (path / BEST).exists():
         print(f"best policy: {path / BEST}")

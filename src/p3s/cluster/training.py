@@ -93,6 +93,7 @@ class ShardedTraining(Training):
             self.divergence.check()
             self.last_review = self._review()
             self.folder.append("lineage", self.last_review)
+            self._tell("review", self.last_review)
             self.health.see_review(self.last_review)
 
     def _next_stop(self, until: int) -> int:

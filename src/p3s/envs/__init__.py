@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
@@ -32,15 +33,40 @@ def make_env(
         env = parse_name(env, delay)
     if isinstance(env, EnvName):
         made, delay = _make_named(env, render_mode), env.delay
+        for wrapper in env.wrappers:
+            made = _wrapped(made, wrapper)
     elif isinstance(env, gymnasium.Env):
         raise UserError("give a callable that makes the environment: every learner has its own")
+    elif not callable(env):
+        raise UserError(
+            f"give the environment's id or a callable that makes one copy, not a "
+            f"{type(env).__name__}: p3s steps the copies of its learners itself"
+        )
     else:
         made = env()
         if not isinstance(made, gymnasium.Env):
-            raise UserError(f"the callable made a {type(made).__name__}, not a gymnasium.Env")
+            hint = ": one environment, not a vector of them" * hasattr(made, "num_envs")
+            what = f"the callable made a {type(made).__name__}, not a gymnasium.Env"
+            raise UserError(what + hint)
     if delay is not None:
         made = DelayedReward(made, delay)
     return Adapter(made)
+
+
+def _wrapped(env: gymnasium.Env, wrapper: str) -> gymnasium.Env:
+    """The environment in a wrapper that is named 'module:Name'."""
+    module, colon, name = wrapper.partition(":")
+    if not colon:
+        raise UserError(f"a wrapper is named module:Name, not {wrapper!r}")
+    search_current_folder()
+    try:
+        made = getattr(importlib.import_module(module), name)(env)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"the wrapper {wrapper} cannot be made: {what}") from error
+    if not isinstance(made, gymnasium.Env):
+        raise UserError(f"the wrapper {wrapper} made a {type(made).__name__}, no gymnasium.Env")
+    return made
 
 
 def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:

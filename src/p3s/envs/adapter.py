@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from p3s.envs.flattening import describe_space
 from p3s.errors import UserError
 from p3s.types import EnvSpec, ObservationSpec
 
@@ -32,6 +33,11 @@ class Adapter(gymnasium.Wrapper):
     def __init__(self, env: gymnasium.Env, observations_seen: int = 1) -> None:
         super().__init__(env)
         own = env.observation_space
+        if _has_text(own):
+            raise UserError(
+                f"observations of {describe(env)} hold text, which no network here reads: wrap it "
+                "so that it gives numbers"
+            )
         if not own.is_np_flattenable:
             raise UserError(f"observations of {describe(env)} cannot be flattened: {own}")
         self._own_observation_space, self._own_action_space = own, env.action_space
@@ -50,6 +56,7 @@ class Adapter(gymnasium.Wrapper):
             self.action_low, self.action_high = _finite_bounds(env, self._box)
             self._center = (self.action_high + self.action_low) / 2
             self._half = (self.action_high - self.action_low) / 2
+            self._whole = np.issubdtype(self._box.dtype, np.integer)
             self._flat_actions = self._box.shape == self._center.shape
             self.action_space = spaces.Box(-1.0, 1.0, self._center.shape, np.float32)
         elif not isinstance(env.action_space, spaces.Discrete):
@@ -68,12 +75,18 @@ class Adapter(gymnasium.Wrapper):
         assert isinstance(self.action_space, spaces.Discrete)
         return EnvSpec(self._shown, int(self.action_space.n), discrete=True)
 
-    def about_actions(self) -> dict[str, Any]:
-        """What a policy file says of its actions, to give them in the environment's own range."""
+    def about_spaces(self) -> dict[str, Any]:
+        """What a policy file says of the environment's own actions and observations."""
+        about: dict[str, Any] = {}
+        if not self._plain and not self._spec.is_image:
+            about["observation_space"] = describe_space(self._own_observation_space)
         if self._box is None:
             assert isinstance(self.env.action_space, spaces.Discrete)
-            return {"action_start": int(self.env.action_space.start)}
+            return {**about, "action_start": int(self.env.action_space.start)}
+        if self._whole:
+            about["action_dtype"] = str(self._box.dtype)
         return {
+            **about,
             "action_low": self.action_low.tolist(),
             "action_high": self.action_high.tolist(),
             "action_shape": list(self._box.shape),
@@ -127,12 +140,6 @@ class Adapter(gymnasium.Wrapper):
             raise ValueError(f"an observation has shape {array.shape}, its space {expected}")
         return array
 
-    def flatten(self, observation: Any) -> Any:
-        """One of the environment's own observations as the learners see it; others unchanged."""
-        if not self._plain and self._own_observation_space.contains(observation):
-            return self._as_array(observation)
-        return observation
-
     def _own_action(self, action: Any) -> Any:
         if self._box is None:
             assert isinstance(self.env.action_space, spaces.Discrete)
@@ -142,8 +149,16 @@ class Adapter(gymnasium.Wrapper):
         # np.clip does the same and takes longer.
         np.maximum(scaled, self.action_low, out=scaled)
         np.minimum(scaled, self.action_high, out=scaled)
+        if self._whole:
+            np.rint(scaled, out=scaled)
         own = scaled.astype(self._box.dtype)
         return own if self._flat_actions else own.reshape(self._box.shape)
+
+
+def _has_text(space: gymnasium.Space[Any]) -> bool:
+    parts = space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else ()
+    parts = parts.values() if isinstance(parts, dict) else parts
+    return isinstance(space, spaces.Text) or any(map(_has_text, parts))
 
 
 def _as_bytes(image: Any) -> np.ndarray:

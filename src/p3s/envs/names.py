@@ -38,18 +38,25 @@ class EnvName:
     delay: Delay | None = None
     kwargs: dict[str, Any] = field(default_factory=dict)
     note: str | None = None
+    wrappers: tuple[str, ...] = ()
+    """'module:Name' of what the environment is wrapped in, the innermost first."""
 
     def to_json(self) -> dict[str, Any]:
-        """Id, delay and arguments, for a policy file."""
-        return {"id": self.id, "delay": self.delay, "kwargs": self.kwargs}
+        """Id, delay, arguments and wrappers, for a policy file."""
+        wrappers = {"wrappers": list(self.wrappers)} if self.wrappers else {}
+        return {"id": self.id, "delay": self.delay, "kwargs": self.kwargs, **wrappers}
 
     @classmethod
     def from_json(cls, values: Any) -> EnvName:
         """The name in a file: ValueError if it makes no sense."""
-        known = {"id", "delay", "kwargs", "note"}
+        known = {"id", "delay", "kwargs", "note", "wrappers"}
         if not isinstance(values, dict) or not values.keys() <= known:
             raise ValueError("it describes no environment")
-        name = cls(**values)
+        wrappers = values.get("wrappers", [])
+        if not isinstance(wrappers, list) or not all(isinstance(word, str) for word in wrappers):
+            raise ValueError("its wrappers make no sense")
+        given: dict[str, Any] = {**values, "wrappers": tuple(wrappers)}
+        name = cls(**given)
         words = isinstance(name.id, str) and isinstance(name.note, str | None)
         if not words or not isinstance(name.kwargs, dict):
             raise ValueError("it describes no environment")
@@ -69,7 +76,10 @@ class EnvName:
 
 
 def parse_name(
-    name: str, delay: Delay | None = None, arguments: dict[str, Any] | None = None
+    name: str,
+    delay: Delay | None = None,
+    arguments: dict[str, Any] | None = None,
+    wrappers: tuple[str, ...] = (),
 ) -> EnvName:
     """Translate a paper name such as 'Hopper-v1' or 'Delayed Ant-v1'; leave all others alone.
 
@@ -78,14 +88,14 @@ def parse_name(
     given = arguments or {}
     match = re.fullmatch(r"(Delayed |Del\. )?(\w+)-v1", name.strip())
     if match is None or match[2] not in PAPER_ENVIRONMENTS:
-        return EnvName(name, delay, given)
+        return EnvName(name, delay, given, wrappers=wrappers)
     family, kwargs = match[2], PAPER_ENVIRONMENTS[match[2]]
     if match[1] and delay is None:
         delay = PAPER_DELAY
     with_kwargs = "".join(f" with {key}={value}" for key, value in kwargs.items())
     late = f", rewards paid every {delay} steps" if match[1] else ""
     note = f"{name} is the paper's name: using {family}-v5{with_kwargs}{late}, the closest there is"
-    return EnvName(f"{family}-v5", delay, {**kwargs, **given}, note)
+    return EnvName(f"{family}-v5", delay, {**kwargs, **given}, note, wrappers)
 
 
 def make_delayed(env_id: str, delay: Delay = PAPER_DELAY, **kwargs: Any) -> gymnasium.Env:

@@ -24,9 +24,9 @@ def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
     scalars: dict[str, Any] = {}
     if stream == "evaluations":
         scalars = {
-            "eval/mean_reward": row["score"],
+            "eval/mean_reward": row["champion_return"],
+            "eval/max_mean_reward": row["score"],
             "eval/population_mean_reward": row["mean"],
-            "eval/champion_reward": row["champion_return"],
         }
         for learner, returns in enumerate(row["learner_returns"]):
             scalars[f"learner_{learner}/eval_reward"] = sum(returns) / len(returns)
@@ -37,6 +37,7 @@ def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
     else:
         scalars["time/fps"] = row["steps_per_second"]
         scalars["rollout/ep_rew_mean"] = _mean(row["recent_returns"])
+        scalars["rollout/ep_len_mean"] = _mean([length for _, _, length in row["episodes"]])
         for learner, value in enumerate(row["recent_returns"]):
             scalars[f"learner_{learner}/ep_rew_mean"] = value
         for name, values in row["learners"].items():

@@ -20,6 +20,7 @@ from p3s.experience.replay import available_memory
 from p3s.learning import devices
 from p3s.plugins import import_module
 from p3s.policy_file import check_layers
+from p3s.report.rows import read_intact_rows
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
@@ -160,12 +161,23 @@ def restore(training: Training, path: Path) -> list[str]:
         return notes
     try:
         training.resume(snapshot)
+        saved = snapshot.get("evaluated", {}).get("rows")
+        training.evaluated = _rows_until(training, path, "evaluations", saved)
+        training.last_review = next(reversed(_rows_until(training, path, "lineage")), {})
     except UserError:
         raise
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"the checkpoint in {path} does not belong to this run: {what}") from error
     return notes
+
+
+def _rows_until(
+    training: Training, path: Path, stream: str, saved: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a stream up to the checkpoint, from the file or from the checkpoint itself."""
+    rows = read_intact_rows(path, stream)[0] if saved is None else saved
+    return [row for row in rows if row["step"] <= training.total_steps]
 
 
 def read_record(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from p3s.callbacks import Callback
 from p3s.report.formatting import duration_text
 from p3s.train import Training
 
@@ -21,8 +22,10 @@ COMPILED_AFTER = 20
 """Updates after which everything is compiled."""
 
 
-class TrainingProgress:
-    """Follows a training; use as a context and pass `step` as the training's callback."""
+class TrainingProgress(Callback):
+    """Follows a training; use as a context."""
+
+    in_time = False
 
     def __init__(self, training: Training, until: int, console: Console | None = None) -> None:
         self._training, self._until = training, until
@@ -46,7 +49,7 @@ class TrainingProgress:
     def __enter__(self) -> TrainingProgress:
         if self._bar is not None:
             self._bar.start()
-        self._training.on_evaluation = self._evaluation
+        self._training.callbacks.append(self)
         return self
 
     def __exit__(
@@ -55,6 +58,7 @@ class TrainingProgress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._training.callbacks.remove(self)
         if self._bar is not None:
             self._bar.update(self._task, completed=self._training.total_steps)
             self._bar.stop()
@@ -64,7 +68,7 @@ class TrainingProgress:
         elapsed = max(time.perf_counter() - self._started, 1e-9)
         return (self._training.total_steps - self._first_step) / elapsed
 
-    def step(self, training: Training) -> None:
+    def on_step(self, training: Training) -> None:
         """Refresh the bar now and then; once, estimate the time."""
         now = time.perf_counter()
         if not self._estimated:
@@ -101,13 +105,16 @@ class TrainingProgress:
             )
 
     def _describe(self) -> str:
+        if self._training.counters.updates == 0:
+            return "collecting, then compiling the update"
         parts = [f"{self.steps_per_second():,.0f} steps/s"]
         if self._training.evaluated:
             parts.append(f"score {self._training.evaluated[-1]['score']:,.1f}")
         parts += _describe_review(self._training.last_review)
         return " · ".join(parts)
 
-    def _evaluation(self, row: dict[str, Any]) -> None:
+    def on_evaluation(self, training: Training, row: dict[str, Any]) -> None:
+        """Without a bar: print a line."""
         if self._bar is not None:
             return
         champion = row["champion_return"]

@@ -4,6 +4,7 @@
     metrics.jsonl      losses and training episodes, one row every log_period steps
     evaluations.jsonl  one row per evaluation
     lineage.jsonl      one row per period: what the chief saw and did
+    scalars.jsonl      numbers of callbacks, if there are any
     checkpoints/       see checkpoints.py
     policy.safetensors the policy of the learner that the chief would pick at the last checkpoint
     policy-best.safetensors   the one with the highest return at an evaluation, see best_policy.py
@@ -35,7 +36,7 @@ from p3s.runs.trust import signed
 if TYPE_CHECKING:
     from p3s.train import Training
 
-STREAMS = ("metrics", "evaluations", "lineage")
+STREAMS = ("metrics", "evaluations", "lineage", "scalars")
 TAIL_BYTES = 1 << 14
 """How much of a record is read to find its last row; more if the row is longer."""
 
@@ -112,6 +113,9 @@ class RunFolder(NoFolder):
 
     def _cut_back(self, stream: str, position: int) -> None:
         file = self._file(stream)
+        self._sizes[stream] = position
+        if stream == "scalars" and not file.exists() and position == 0:
+            return
         files.append(file, b"")  # makes it, if it is new
         if file.stat().st_size < position:
             raise UserError(
@@ -119,7 +123,6 @@ class RunFolder(NoFolder):
                 "rows were lost, so the run cannot continue"
             )
         files.truncate(file, position)
-        self._sizes[stream] = position
 
     def _file(self, stream: str) -> Path:
         return self.path / f"{stream}.jsonl"
@@ -142,8 +145,9 @@ class RunFolder(NoFolder):
         self.checkpoints.write(training.total_steps, training.snapshot(), ring)
 
     def snapshot(self) -> dict[str, Any]:
-        for stream in self._sizes:
-            files.sync(self._file(stream))
+        for stream, size in self._sizes.items():
+            if size or stream != "scalars":
+                files.sync(self._file(stream))
         return dict(self._sizes)
 
     def close(self) -> None:
