@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from p3s.config import RENAMED, Config, resolve
+from p3s.config import Config, resolve
 from p3s.errors import UserError
+from p3s.field_names import RENAMED
 
 CASES = [
     ("p3s", "td3", "discount", "discount_factor", 0.9),

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 
 from p3s.algorithms import ALGORITHMS, PPO, TD3
-from p3s.config import RunOptions
 from p3s.errors import UserError
 from p3s.field_types import Bounds, bare, check_fields, field_types
+from p3s.run_options import RunOptions
 from p3s.schemes import SCHEMES
 
 

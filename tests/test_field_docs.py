@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.config import RunOptions
+from p3s.run_options import RunOptions
 from p3s.schemes import SCHEMES
 from tests.helpers import ROOT
 

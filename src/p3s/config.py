@@ -8,10 +8,9 @@ from, in this order: the user, the preset for this environment, the field's defa
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -20,98 +19,14 @@ from p3s.envs import Adapter, EnvName, describe, parse_name
 from p3s.envs.copies import equal_parts
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
-from p3s.field_types import (
-    Count,
-    CountOrZero,
-    Mismatch,
-    Positive,
-    check_fields,
-    convert,
-    field_types,
-)
+from p3s.field_names import FAMILIAR, new_name
+from p3s.field_types import Mismatch, check_fields, convert, field_types
 from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
 from p3s.products import has_half_width_products
+from p3s.run_options import RunOptions
 from p3s.schemes import SCHEMES, Scheme, scheme_name
 from p3s.schemes.base import StepScheme
-
-RENAMED = {
-    "discount": "discount_factor",
-    "left_out": "distances_exclude",
-    "normalise_observations": "normalize_observations",
-    "normalise_rewards": "normalize_rewards",
-    "random_until": "random_steps",
-}
-"""Fields that had another name in p3s 0.1."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """How a run is run and recorded, whatever is learned."""
-
-    seed: CountOrZero = 0
-    """Everything random follows from this."""
-    steps: Count = 1_000_000
-    """Environment steps in total, over all learners."""
-    buffer_size: Count = 1_000_000
-    """Transitions that the common replay holds."""
-    evaluation_period: CountOrZero = 4000
-    """Total environment steps between two evaluations (R_eval); 0 for none."""
-    evaluation_episodes: Count = 10
-    """Noiseless episodes of each learner at an evaluation."""
-    evaluation_workers: CountOrZero | None = None
-    """Processes that play evaluations while training goes on; 0: this process; by default as many
-    as there are cores, where an evaluation takes long. Results do not depend on it."""
-    env_workers: CountOrZero = 0
-    """Processes that the environment copies are spread over; 0: this process. For environments
-    that take long to step. Results do not depend on it."""
-    env_restarts: CountOrZero = 0
-    """How many processes with environments may be replaced in all, if they die or exceed
-    `env_step_limit`; the episodes of their copies are lost."""
-    env_step_limit: Positive | None = None
-    """Seconds that a step of one environment copy may take, with the reset after it; a process
-    that takes longer is ended. Needs environments in processes of their own (env_workers)."""
-    devices: Count | None = None
-    """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
-    default as many as pay. The last bits of results depend on it."""
-    on_divergence: Literal["stop", "replace"] = "stop"
-    """What follows when parameters of a learner are not finite any more: the run stops, or a
-    perturbed copy of the best of the others takes its place."""
-    engine: Literal["local", "ray"] = "local"
-    """Where shards live: local, in this process, or ray, on the machines of a Ray cluster."""
-    shards: Count | None = None
-    """Parts that the population is split into, each with its learners, their environments and a
-    replica of the replay. The last bits of results depend on it."""
-    exchange_period: Count = 10
-    """Own steps of a learner between two exchanges of transitions among shards."""
-    address: str | None = None
-    """Address of the Ray cluster; by default Ray is started on this machine for the run."""
-    shard_cpus: Count = 1
-    """CPUs that each shard asks of the Ray cluster."""
-    shard_gpus: CountOrZero = 0
-    """GPUs that each shard asks of the Ray cluster."""
-    cluster_wait: Positive = 60.0
-    """Seconds in which the Ray cluster has to have room for the shards."""
-    stop_at: float | None = None
-    """Stop when the champion's mean return at an evaluation reaches this."""
-    patience: Count | None = None
-    """Stop when so many evaluations in a row have not improved the champion's mean return."""
-    record_video: CountOrZero = 0
-    """Total environment steps between two films of the champion, in videos/; 0 for none."""
-    checkpoint_period: CountOrZero = 5000
-    """Total environment steps between two checkpoints; 0 for only one at the end."""
-    log_period: Count = 1000
-    """Total environment steps between two rows of metrics.jsonl."""
-
-    def problem(self) -> str | None:
-        """What is wrong with the options taken together, or None."""
-        if self.env_workers == 0 and (self.env_restarts or self.env_step_limit is not None):
-            return "env_restarts and env_step_limit need processes with environments: env_workers"
-        if self.env_step_limit is not None and os.name == "nt":
-            return "env_step_limit is not possible on Windows"
-        if self.evaluation_period == 0 and (self.stop_at is not None or self.patience is not None):
-            return "stop_at and patience need evaluations: evaluation_period"
-        return None
 
 
 @dataclass(frozen=True)
@@ -295,13 +210,6 @@ def build(registry: MutableMapping[str, Any], kind: str, name: str, values: dict
     return built
 
 
-def new_name(key: str, known: set[str]) -> str:
-    """What a field of p3s 0.1 is called now."""
-    if key == "num_learners" and "num_copies" in known:
-        return "num_copies"
-    return RENAMED.get(key, key) if key not in known else key
-
-
 def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
     """The class of a scheme with this algorithm; UserError if the two do not go together."""
     on_policy = ALGORITHMS[algorithm].on_policy
@@ -331,6 +239,9 @@ def _misplaced(key: str, known: set[str], scheme: str, algorithm: str) -> UserEr
         if key in {f.name for f in dataclasses.fields(made)}
     ]
     if not owners:
+        ours = [name for name in FAMILIAR.get(key, ()) if name in known]
+        if ours:
+            return UserError(f"{key} is called {' or '.join(ours)} here")
         return unknown("field", key, known)
     owned = f"{key} is a field of {', '.join(owners)}"
     return UserError(f"{owned}, not of scheme {scheme} with {algorithm}")
@@ -346,7 +257,8 @@ def resolve(
 ) -> Config:
     """The configuration for these names, with the user's values for any fields."""
     scheme = find(SCHEMES, "scheme", scheme if ":" in scheme else scheme_name(scheme)).name
-    algorithm = find(ALGORITHMS, "algorithm", algorithm).name
+    known_as = algorithm if ":" in algorithm or algorithm in ALGORITHMS else algorithm.lower()
+    algorithm = find(ALGORITHMS, "algorithm", known_as).name
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
     name = parse_name(env, delay) if isinstance(env, str) else env

@@ -14,12 +14,14 @@ import tyro
 
 from p3s.cli.arguments import Environment, Wrappers, literal
 from p3s.cluster.recovery import Recovery
-from p3s.config import RENAMED, Config, RunOptions, resolve
+from p3s.config import Config, resolve
 from p3s.envs import parse_name
 from p3s.errors import ShardLost, TrainingStopped, UserError
+from p3s.field_names import FAMILIAR, RENAMED
 from p3s.learning import devices
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.run_page import leave_run_page
+from p3s.run_options import RunOptions
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.progress import TrainingProgress
@@ -111,7 +113,7 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
 
 
 def refuse_old_flags(arguments: list[str]) -> None:
-    """Name the new flags where flags of p3s 0.1 are given."""
+    """Name our flags where those of p3s 0.1 or of other libraries are given."""
     found: list[str] = []
     for word in arguments:
         given = word.partition("=")[0].replace("_", "-")
@@ -119,6 +121,9 @@ def refuse_old_flags(arguments: list[str]) -> None:
         if given.startswith("--") and old in RENAMED:
             new = given.replace(old.replace("_", "-"), RENAMED[old].replace("_", "-"))
             found.append(f"{given} is now {new}")
+        elif given.startswith("--") and old in FAMILIAR:
+            ours = " or ".join(f"--{name.replace('_', '-')}" for name in FAMILIAR[old])
+            found.append(f"{given} is called {ours} here")
     if found:
         raise UserError(", ".join(found))
 

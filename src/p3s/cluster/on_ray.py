@@ -30,10 +30,11 @@ from p3s.cluster.ray_library import (
     remove_placement_group,
 )
 from p3s.cluster.shard import Played, Rows, Shard
-from p3s.config import Config, RunOptions
+from p3s.config import Config
 from p3s.envs import Adapter
 from p3s.errors import ShardLost, UserError, note
 from p3s.learning import devices
+from p3s.run_options import RunOptions
 from p3s.worker_process import available_cores, core_shares
 
 SAID_AFTER = 2.0

@@ -53,7 +53,8 @@ class EnvName:
         if not isinstance(values, dict) or not values.keys() <= known:
             raise ValueError("it describes no environment")
         wrappers = values.get("wrappers", [])
-        if not isinstance(wrappers, list) or not all(isinstance(word, str) for word in wrappers):
+        named = isinstance(wrappers, list | tuple)
+        if not named or not all(isinstance(word, str) for word in wrappers):
             raise ValueError("its wrappers make no sense")
         given: dict[str, Any] = {**values, "wrappers": tuple(wrappers)}
         name = cls(**given)

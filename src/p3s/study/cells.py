@@ -13,10 +13,11 @@ from typing import Any
 
 import gymnasium
 
-from p3s.config import Config, RunOptions, check_environment, resolve
+from p3s.config import Config, check_environment, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError, unknown
 from p3s.field_types import Mismatch, convert, field_types
+from p3s.run_options import RunOptions
 from p3s.runs.trust import modules_in, refuse_modules
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
@@ -146,6 +147,8 @@ def _config(
     name = None if env is None else env.name
     try:
         config = resolve(name, method.scheme, method.algorithm, method.preset, **fields)
+        if config.options.stop_at is not None or config.options.patience is not None:
+            raise UserError("a study compares runs of one length: no stop_at, no patience")
         config.check()
     except UserError as error:
         words = set(re.findall(r"\w+", str(error)))

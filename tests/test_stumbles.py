@@ -1,0 +1,217 @@
+"""What people stumble over who come from other libraries, or with environments of their own."""
+
+from __future__ import annotations
+
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import p3s
+from p3s.envs import make_env
+from p3s.errors import UserError
+from p3s.policy_onnx import export_onnx
+from p3s.runs.loggers import tensorboard_scalars
+from tests.helpers import SMALL, call
+
+FEW = {**SMALL, "evaluation_period": 0}
+
+
+class Structured(gymnasium.Env):
+    """Dict observations, and whole-number actions of two dimensions."""
+
+    observation_space = spaces.Dict(
+        {"place": spaces.Box(-1, 1, (2,), np.float32), "kind": spaces.Discrete(3)}
+    )
+    action_space = spaces.Box(0, 4, (2, 2), np.int64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.taken, self.now = [], 0
+        return self._observation(), {}
+
+    def step(self, action):
+        assert action.dtype == np.int64
+        self.taken.append(action)
+        self.now += 1
+        return self._observation(), float(action.sum()), False, self.now == 10, {}
+
+    def _observation(self):
+        place = self.np_random.uniform(-1, 1, 2).astype(np.float32)
+        return {"place": place, "kind": int(self.np_random.integers(3))}
+
+
+@pytest.fixture(scope="module")
+def structured():
+    return p3s.Population(Structured, **FEW).learn(200, progress_bar=False)
+
+
+def test_whole_number_actions_reach_both_ends():
+    env = make_env(Structured)
+    env.reset(seed=0)
+    for given, expected in ((-1.0, 0), (1.0, 4), (0.8, 4), (-0.8, 0), (0.0, 2)):
+        env.step(np.full(4, given, np.float32))
+        assert (env.unwrapped.taken[-1] == expected).all()
+
+
+class TestObservationsOfSpaces:
+    def test_dicts_one_and_many(self, structured, tmp_path):
+        structured.policy.save(tmp_path / "policy.safetensors")
+        for policy in (structured, p3s.load(tmp_path / "policy.safetensors")):
+            seen = [{"place": [0.1 * i, -0.5], "kind": i % 3} for i in range(5)]
+            single = np.stack([policy.predict(observation)[0] for observation in seen])
+            batch = {name: np.stack([each[name] for each in seen]) for name in ("place", "kind")}
+            together, _ = policy.predict(batch)
+            assert single.dtype == together.dtype == np.int64
+            assert together.shape == (5, 2, 2)
+            np.testing.assert_array_equal(single, together)
+            assert ((together >= 0) & (together <= 4)).all()
+
+    def test_a_dict_that_does_not_fit(self, structured):
+        with pytest.raises(UserError, match="its parts do not fit"):
+            structured.predict({"place": [0.0, 0.0]})
+
+    def test_a_dict_where_arrays_are_taken(self, population):
+        with pytest.raises(UserError, match="its observations are arrays"):
+            population.predict({"place": [0.0, 0.0]})
+
+    def test_text_is_refused(self):
+        class Speaks(Structured):
+            observation_space = spaces.Dict({"words": spaces.Text(5)})
+
+        with pytest.raises(UserError, match="Speaks hold text, which no network here reads"):
+            make_env(Speaks)
+
+    def test_onnx_has_the_shape_and_whole_numbers(self, structured, tmp_path):
+        onnxruntime = pytest.importorskip("onnxruntime")
+        export_onnx(structured.policy, str(tmp_path / "policy.onnx"))
+        session = onnxruntime.InferenceSession(str(tmp_path / "policy.onnx"))
+        flat = np.random.default_rng(0).uniform(-1, 1, (7, 5)).astype(np.float32)
+        (found,) = session.run(None, {"observation": flat})
+        assert found.shape == (7, 2, 2)
+        np.testing.assert_array_equal(found, structured.policy.predict(flat)[0])
+
+
+class TestPickles:
+    def test_policies(self, population):
+        again = pickle.loads(pickle.dumps(population.policy))
+        observation = np.ones(3, np.float32)
+        np.testing.assert_array_equal(
+            again.predict(observation)[0], population.policy.predict(observation)[0]
+        )
+
+    def test_populations_go_on_to_the_bit(self, structured):
+        again = pickle.loads(pickle.dumps(structured))
+        assert again.num_steps == structured.num_steps
+        for each in (structured, again):
+            each.learn(40, progress_bar=False)
+        assert again.policy.to_bytes() == structured.policy.to_bytes()
+
+
+def test_a_loaded_population_knows_its_evaluations(population, tmp_path):
+    population.save(tmp_path / "saved")
+    loaded = p3s.Population.load(tmp_path / "saved")
+    assert loaded.evaluations == population.evaluations
+    assert [row["step"] for row in loaded.evaluations] == [200, 400, 600, 800, 900]
+
+
+def test_representations_say_what_it_is(population):
+    assert repr(population).startswith(
+        "<Population p3s-td3, 4 learners on Pendulum-v1, seed 1: 900"
+    )
+    assert repr(population.policy).startswith("<Policy td3 for Pendulum-v1: float32 observations")
+
+
+class TestWordsOfOtherLibraries:
+    def test_total_timesteps(self):
+        made = p3s.Population("Pendulum-v1", algorithm="TD3", **FEW)
+        assert made.learn(total_timesteps=40, progress_bar=False).num_steps == 40
+        with pytest.raises(UserError, match="say how many steps"):
+            made.learn()
+
+    @pytest.mark.parametrize(
+        ("name", "ours"),
+        [
+            ("gamma", "discount_factor"),
+            ("tau", "target_rate"),
+            ("learning_starts", "initial_steps"),
+        ],
+    )
+    def test_fields(self, name, ours, capsys):
+        with pytest.raises(UserError, match=f"{name} is called {ours} here"):
+            p3s.Population("Pendulum-v1", **{name: 1})
+        flag, our_flag = (f"--{word.replace('_', '-')}" for word in (name, ours))
+        code, _, errors = call(capsys, "train", "Pendulum-v1", flag, "1")
+        assert code == 2
+        assert f"{flag} is called {our_flag} here" in errors
+
+    def test_vector_environments(self):
+        vector = gymnasium.make_vec("Pendulum-v1", 2)
+        with pytest.raises(UserError, match="a callable that makes one copy, not a SyncVectorEnv"):
+            p3s.Population(vector)
+        with pytest.raises(UserError, match="one environment, not a vector of them"):
+            p3s.Population(lambda: gymnasium.make_vec("Pendulum-v1", 2))
+
+
+def test_tags_mean_what_they_mean_elsewhere():
+    row = {"step": 4, "score": 9.0, "mean": 5.0, "champion_return": 7.0, "learner_returns": [[7.0]]}
+    assert tensorboard_scalars("evaluations", row) == {
+        "eval/mean_reward": 7.0, "eval/max_mean_reward": 9.0, "eval/population_mean_reward": 5.0,
+        "learner_0/eval_reward": 7.0,
+    }  # fmt: skip
+    row = {"step": 4, "steps_per_second": 1.0, "recent_returns": [1.0, None], "learners": {},
+           "episodes": [[0, 1.0, 10], [1, 2.0, 30]]}  # fmt: skip
+    assert tensorboard_scalars("metrics", row)["rollout/ep_len_mean"] == 20.0
+
+
+WRAPPED = """
+import gymnasium
+
+class Shifted(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return float(reward) + 100.0
+
+class Fails(gymnasium.Wrapper):
+    def step(self, action):
+        raise RuntimeError("a joint broke")
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    (tmp_path / "my_wrappers.py").write_text(WRAPPED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+class TestCommands:
+    def test_wrappers_and_arguments(self, module, tmp_path, capsys, run_arguments):
+        words = ["Pendulum-v1", *run_arguments, "--steps", "200", "--out", "run", "--no-report"]
+        code, _, errors = call(capsys, "train", *words, "--wrappers", "my_wrappers:Shifted")
+        assert code == 0, errors
+        asked = ("evaluate", "run", "--episodes", "2", "--env-kwargs", "max_episode_steps", "5")
+        code, output, errors = call(capsys, *asked)
+        assert code == 0, errors
+        found = float(output.split("return ")[1].split()[0])
+        assert 400 < found < 500  # 5 steps of at most 100 each
+
+    def test_a_wrapper_that_is_none(self, capsys):
+        for name, message in (("x", "is named module:Name"), ("json:nothing", "cannot be made")):
+            code, _, errors = call(capsys, "train", "Pendulum-v1", "--wrappers", name)
+            assert code == 2
+            assert message in errors
+
+    def test_the_traceback_of_an_environment_is_kept(self, module, tmp_path, capsys, run_arguments):
+        words = ["Pendulum-v1", *run_arguments, "--steps", "200", "--out", "run"]
+        fails = ("--wrappers", "my_wrappers:Fails")
+        code, _, errors = call(capsys, "train", *words, *fails)
+        assert code == 2
+        assert errors.count("\n") == 1
+        assert "traceback: run/traceback.txt" in errors
+        assert "in step\n" in (tmp_path / "run" / "traceback.txt").read_text()
+        code, _, errors = call(capsys, "train", *words[:-1], "other", *fails, "--debug")
+        assert code == 2
+        assert "Traceback (most recent call last)" in errors
+        assert "a joint broke" in errors
