@@ -20,6 +20,8 @@ COMMANDS = {
     "enjoy": "Watch a trained policy play, or film it.",
     "watch": "Follow a run in the terminal, during training or afterwards.",
     "export": "Write a policy as ONNX: observation in, action in the environment's range out.",
+    "config": "Write the configuration of a run as a file for p3s train --config.",
+    "doctor": "Say what is installed and what works here, to paste into a bug report.",
     "envs": "List environments that can be trained on, with their sizes.",
     "compare": "Put runs side by side: a table, and their learning curves.",
     "report": "Write a report on runs or a study as one web page that needs no network.",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import tyro
 
 from p3s.cli.arguments import Environment, Wrappers, literal
+from p3s.cli.early import value_of
 from p3s.cluster.recovery import Recovery
 from p3s.config import Config, resolve
 from p3s.envs import parse_name
@@ -21,9 +22,11 @@ from p3s.field_names import FAMILIAR, RENAMED
 from p3s.learning import devices
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.run_page import leave_run_page
+from p3s.run_file import RunFile, read_run_file, run_file_text
 from p3s.run_options import RunOptions
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
+from p3s.runs.files import write_text
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.records import RunFolder
 from p3s.runs.tracebacks import keep_traceback
@@ -60,7 +63,12 @@ class FirstLook(Method):
 
 @dataclass(frozen=True)
 class Output:
-    """Where a run goes."""
+    """Where a run comes from, and where it goes."""
+
+    config: Path | None = None
+    """TOML file with the run's options; those of the command line win."""
+    save_config: Path | None = None
+    """Write all options of this run as such a file, before it begins."""
 
     out: Path | None = None
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
@@ -76,16 +84,25 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     It is read twice: for the names, which decide every default, and then with those defaults.
     """
     refuse_old_flags(arguments)
+    file = _file_of(arguments)
+    if file.env and (not arguments or arguments[0].startswith("-")):
+        arguments = [file.env, *arguments]
     words = [word for word in arguments if word not in ("-h", "--help")]
     if len(words) < len(arguments) and (not words or words[0].startswith("-")):
         words = ["ENV", *words]
     if not words or words[0].startswith("-"):
         raise UserError("give the environment first: p3s train ENV [options]")
-    look = tyro.cli(FirstLook, args=words, prog="p3s train", return_unknown_args=True)[0]
+    defaults = FirstLook(
+        words[0], file.scheme, file.algorithm, file.preset, file.delay, wrappers=file.wrappers
+    )
+    look = tyro.cli(
+        FirstLook, args=words, default=defaults, prog="p3s train", return_unknown_args=True
+    )[0]
     counts = {"num_learners": look.num_learners, "num_copies": look.num_copies}
-    fields = {name: count for name, count in counts.items() if count is not None}
-    arguments_of_env = {key: literal(value) for key, value in look.env_kwargs.items()}
-    env = parse_name(look.env, look.delay, arguments_of_env, look.wrappers)
+    given = {name: count for name, count in counts.items() if count is not None}
+    fields = {**file.fields, **given}
+    given_kwargs = {key: literal(value) for key, value in look.env_kwargs.items()}
+    env = parse_name(look.env, look.delay, {**file.env_kwargs, **given_kwargs}, look.wrappers)
     default = resolve(env, look.scheme, look.algorithm, look.preset, **fields)
     options = dataclasses.make_dataclass(
         "Train",
@@ -112,6 +129,16 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     return config, parsed.output
 
 
+def _file_of(arguments: list[str]) -> RunFile:
+    """The file that a command line names; an empty one without --config."""
+    named = value_of("--config", arguments)
+    if named is None:
+        return RunFile()
+    file = read_run_file(Path(named))
+    file.resolve()  # so that an error names its line
+    return file
+
+
 def refuse_old_flags(arguments: list[str]) -> None:
     """Name our flags where those of p3s 0.1 or of other libraries are given."""
     found: list[str] = []
@@ -132,6 +159,9 @@ def run(arguments: list[str]) -> int:
     """`p3s train`."""
     config, output = parse_train(arguments)
     devices.prepare(config.options.devices)
+    if output.save_config is not None:
+        write_text(output.save_config, run_file_text(config))
+        print(f"wrote {output.save_config}")
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     print(f"{config.describe()}: compiling ...", flush=True)

@@ -10,7 +10,7 @@ from typing import Any
 from p3s.envs import EnvName
 from p3s.errors import UserError, unknown
 from p3s.presets import PRESETS
-from p3s.study.toml_lines import KeyPath, Positions
+from p3s.toml_lines import KeyPath, Positions
 
 STEPS = 1_000_000
 SEEDS = 5

@@ -21,17 +21,16 @@ import dataclasses
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Iterator
 from typing import Any
 
 from p3s.envs import EnvName, parse_name
 from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
-from p3s.errors import UserError, unknown
+from p3s.errors import unknown
 from p3s.field_types import Mismatch, convert, show
 from p3s.presets import DEFAULT_PRESET
 from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
-from p3s.study.toml_lines import KeyPath
+from p3s.toml_lines import KeyPath, parse_toml
 
 _TOP = {
     "name": str,
@@ -70,14 +69,7 @@ MOST = 10_000
 def parse(text: str, file: str, default_name: str) -> Study:
     """Parse a study from the text of its file."""
     blank = Study(file, text, default_name, "", STEPS, (), (), ())
-    try:
-        content = tomllib.loads(text)
-    except RecursionError as error:
-        raise UserError(f"{file} is nested too deeply") from error
-    except tomllib.TOMLDecodeError as error:
-        match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
-        line = (match and match[2]) or text.count("\n") + 1
-        raise UserError(f"{file}:{line}: invalid TOML: {match[1] if match else error}") from error
+    content = parse_toml(text, file)
     _check_keys(blank, content, (), _TOP)
     name = content.get("name", default_name)
     if not re.fullmatch(r"\w[\w.-]*", name):

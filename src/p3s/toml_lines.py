@@ -8,6 +8,10 @@ values that span several lines.
 from __future__ import annotations
 
 import re
+import tomllib
+from typing import Any
+
+from p3s.errors import UserError
 
 KeyPath = tuple[str | int, ...]
 """Keys and indices that lead to a value: ("methods", 1, "grid", "d_min")."""
@@ -20,6 +24,18 @@ _TOKEN = re.compile(
     r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[{]|[\]}]|\n',
     re.DOTALL,
 )
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """The values of a TOML text; an error names the file and the line."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise UserError(f"{file} is nested too deeply") from error
+    except tomllib.TOMLDecodeError as error:
+        match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
+        line = (match and match[2]) or text.count("\n") + 1
+        raise UserError(f"{file}:{line}: invalid TOML: {match[1] if match else error}") from error
 
 
 class Positions:
