@@ -73,7 +73,7 @@ def run(short: bool) -> Result:
         folder = Path(name)
         source = folder / "source"
         prepare(source)
-        for number in range(8 if short else 400):
+        for number in range(8 if short else 300):
             for change in CHANGES:
                 work = folder / "work"
                 shutil.rmtree(work, ignore_errors=True)

@@ -185,3 +185,16 @@ def test_names_do_not_become_markup(tmp_path):
     page = render_run(*read_run(folder), None)
     assert "alert(1)" in page
     assert SCRIPT not in page
+
+
+@pytest.mark.timeout(60)
+def test_a_run_of_a_billion_critics_is_refused_at_once(tmp_path, capsys):
+    path = tmp_path / "run"
+    run(path, 200)
+    record = json.loads((path / "config.json").read_text())
+    del record["crc32"]
+    record["algorithm_fields"]["num_values"] = 10**9
+    (path / "config.json").write_text(json.dumps(record))
+    code, _, errors = call(capsys, "resume", path)
+    assert code == 2
+    assert "num_values must be between 1 and 100" in errors

@@ -46,6 +46,8 @@ class Bounds:
 
 
 Count = Annotated[int, Bounds(least=1)]
+Critics = Annotated[int, Bounds(least=1, most=100)]
+"""Networks that are made one by one: a file must not ask for a billion."""
 CountOrZero = Annotated[int, Bounds(least=0)]
 Positive = Annotated[float, Bounds(above=0)]
 NonNegative = Annotated[float, Bounds(least=0)]

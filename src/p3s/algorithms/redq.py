@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from p3s.algorithms.sac import SAC
-from p3s.field_types import Count
+from p3s.field_types import Count, Critics
 from p3s.networks import Initialization
 
 
@@ -30,7 +30,7 @@ class REDQ(SAC):
 
     name: ClassVar[str] = "redq"
 
-    num_values: Count = 10
+    num_values: Critics = 10
     """Value networks."""
     subset_size: Count | None = 2
     """Value networks, drawn anew for every update, whose smallest estimate is the target; None:

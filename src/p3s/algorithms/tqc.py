@@ -32,7 +32,7 @@ from p3s.algorithms.off_policy import Loss, bootstrap, per_network
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
 from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
-from p3s.field_types import Count, CountOrZero
+from p3s.field_types import Count, CountOrZero, Critics
 from p3s.networks import apply_network, train_network
 from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 
@@ -70,7 +70,7 @@ class TQC(SoftGaussian, SoftActorCritic):
 
     name: ClassVar[str] = "tqc"
 
-    num_values: Count = 2
+    num_values: Critics = 2
     """Value networks; the quantiles of all are pooled."""
     num_quantiles: Count = 25
     """Quantiles of each value network."""

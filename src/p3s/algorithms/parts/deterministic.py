@@ -31,7 +31,7 @@ from p3s.algorithms.off_policy import (
     q_values,
     value_loss,
 )
-from p3s.field_types import Bounds, Count, NonNegative, Positive, Sizes
+from p3s.field_types import Bounds, Critics, NonNegative, Positive, Sizes
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -103,7 +103,7 @@ class DeterministicPolicy(ActorCritic):
     """Widths of the hidden layers of every network."""
     learning_rate: Positive = 1e-3
     """Adam's step size."""
-    num_values: Count = 2
+    num_values: Critics = 2
     """Value networks; the smallest estimate is the target, and the policy climbs the first."""
     exploration_noise: NonNegative = 0.1
     """Standard deviation of the Gaussian noise on actions in training (σ)."""

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.off_policy import ActorCritic, Loss, WithTargets
-from p3s.field_types import Count, Positive
+from p3s.field_types import Critics, Positive
 from p3s.trees import follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
@@ -31,7 +31,7 @@ from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 class LearnedTemperature(ActorCritic):
     """Base of all soft actor-critics but the first, which differ in how Q is learned."""
 
-    num_values: Count = 2
+    num_values: Critics = 2
     """Value networks; the smallest estimate counts, for targets and policy."""
     initial_temperature: Positive = 1.0
     """Weight of the entropy at the start (α)."""
