@@ -184,6 +184,7 @@ def preset_fields(
     """The values that a preset gives to fields, for this environment (None: one of the user's)."""
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
     total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)
+    perturbed = {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))}
     by_scheme: dict[str, dict[str, Any]] = {
         "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
         "distributed": {"updates_per_step": "N"},
@@ -192,7 +193,8 @@ def preset_fields(
             "initial_steps": 0,
             **dict(zip(_ERL_NAMES, ERL_FIELDS.get(family, ERL_FIELDS["Swimmer"]), strict=True)),
         },
-        "pbt": {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))},
+        "pbt": perturbed,
+        "pb2": perturbed,
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}

@@ -82,8 +82,9 @@ class TestGuidance:
             assert same(carried(ours.targets["policy"]), carried(best.targets["policy"]))
         assert same(carried(after.learners.value), carried(state.learners.value))
 
-    def test_copies_of_pbt(self):
-        scheme = make("pbt")
+    @pytest.mark.parametrize("name", ["pbt", "pb2"])
+    def test_copies_of_pbt(self, name):
+        scheme = make(name)
         state = started(scheme)
         after, found = review(scheme, state, self.returns)
         assert found["copies"] == [[2, 1]]

@@ -22,7 +22,7 @@ from tests.helpers import leaves
 from tests.helpers_losses import SPECS, random_batch
 from tests.networks_for_tests import BatchRenorm
 
-SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt")
+SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt", "pb2")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
 NETWORKS = ("mlp", BatchRenorm.name)
 RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3")
@@ -141,7 +141,7 @@ def check_review(scheme: str, made: Scheme, before, after, review) -> None:
         policies = leaves(made.policies(after))
         assert all((leaf == leaf[-1:]).all() for leaf in policies)
         assert all(map(np.array_equal, leaves(after.learners.value), leaves(before.learners.value)))
-    if scheme == "pbt":
+    if scheme in ("pbt", "pb2"):
         assert {"learning_rate", "discount_factor"} <= set(review["own_fields"])
         assert all(hasattr(made.algorithm, name) for name in review["own_fields"])
         assert review["copies"] == [[2, 0]]

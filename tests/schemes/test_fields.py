@@ -27,6 +27,10 @@ OTHER_VALUES = {
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
     "distributed": {"num_copies": 2},
     "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount_factor",)},
+    "pb2": {
+        "quantile": 0.5, "perturbed": ("discount_factor",), "memory": 1, "optimism": 9.0,
+        "lower_bounds": (1e-3, 0.09, 0.98), "upper_bounds": (2e-3, 0.2, 0.995),
+    },
 }  # fmt: skip
 """For every field of the schemes, and those of algorithms that the loop uses, another value."""
 P3S_OWN = ("beta", "rho", "d_min", "beta_limit", "distance_estimate", "distances_exclude")

@@ -12,6 +12,7 @@ FIELDS = {
     "erl": {"num_learners": 10},
     "resetting": {"review_period": 500},
     "pbt": {"review_period": 500},
+    "pb2": {"review_period": 500},
 }
 
 STEPS = {"cem": 30_000, "erl": 40_000, "single": 12_000}

@@ -8,6 +8,7 @@ from p3s.schemes.center import Center
 from p3s.schemes.distributed import Distributed
 from p3s.schemes.erl import ERL
 from p3s.schemes.p3s import P3S
+from p3s.schemes.pb2 import PB2
 from p3s.schemes.pbt import PBT
 from p3s.schemes.resetting import Resetting
 from p3s.schemes.rollout import OnPolicyRollout
@@ -25,6 +26,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         CEM,
         ERL,
         PBT,
+        PB2,
         Single,
         OnPolicyRollout,
     )
@@ -47,6 +49,7 @@ __all__ = [
     "CEM",
     "ERL",
     "P3S",
+    "PB2",
     "PBT",
     "SCHEMES",
     "Center",
