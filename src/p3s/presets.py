@@ -195,6 +195,7 @@ def preset_fields(
         },
         "pbt": perturbed,
         "pb2": perturbed,
+        "dvd": {"learners_start": "independent"},
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}

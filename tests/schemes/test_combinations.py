@@ -22,7 +22,7 @@ from tests.helpers import leaves
 from tests.helpers_losses import SPECS, random_batch
 from tests.networks_for_tests import BatchRenorm
 
-SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt", "pb2")
+SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt", "pb2", "dvd")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
 NETWORKS = ("mlp", BatchRenorm.name)
 RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3")
@@ -44,6 +44,7 @@ def cases(schemes: tuple[str, ...]) -> list:
         for network in NETWORKS
         for algorithm in OFF_POLICY
         for scheme in schemes
+        if scheme != "dvd" or ALGORITHMS[algorithm].actions == "continuous"
     ]
 
 

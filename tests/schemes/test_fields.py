@@ -31,6 +31,10 @@ OTHER_VALUES = {
         "quantile": 0.5, "perturbed": ("discount_factor",), "memory": 1, "optimism": 9.0,
         "lower_bounds": (1e-3, 0.09, 0.98), "upper_bounds": (2e-3, 0.2, 0.995),
     },
+    "dvd": {
+        "num_probing_states": 3, "kernel_width": 0.1, "bandit_memory": 1,
+        "diversity_weights": (0.0, 0.9),
+    },
 }  # fmt: skip
 """For every field of the schemes, and those of algorithms that the loop uses, another value."""
 P3S_OWN = ("beta", "rho", "d_min", "beta_limit", "distance_estimate", "distances_exclude")

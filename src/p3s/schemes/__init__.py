@@ -6,6 +6,7 @@ from p3s.schemes.base import Scheme
 from p3s.schemes.cem import CEM
 from p3s.schemes.center import Center
 from p3s.schemes.distributed import Distributed
+from p3s.schemes.dvd import DvD
 from p3s.schemes.erl import ERL
 from p3s.schemes.p3s import P3S
 from p3s.schemes.pb2 import PB2
@@ -27,6 +28,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         ERL,
         PBT,
         PB2,
+        DvD,
         Single,
         OnPolicyRollout,
     )
@@ -54,6 +56,7 @@ __all__ = [
     "SCHEMES",
     "Center",
     "Distributed",
+    "DvD",
     "OnPolicyRollout",
     "Resetting",
     "Scheme",
