@@ -8,6 +8,7 @@ from p3s.schemes.center import Center
 from p3s.schemes.distributed import Distributed
 from p3s.schemes.dvd import DvD
 from p3s.schemes.erl import ERL
+from p3s.schemes.evorainbow import EvoRainbow
 from p3s.schemes.p3s import P3S
 from p3s.schemes.pb2 import PB2
 from p3s.schemes.pbt import PBT
@@ -29,6 +30,7 @@ SCHEMES: dict[str, type[Scheme]] = {
         PBT,
         PB2,
         DvD,
+        EvoRainbow,
         Single,
         OnPolicyRollout,
     )
@@ -57,6 +59,7 @@ __all__ = [
     "Center",
     "Distributed",
     "DvD",
+    "EvoRainbow",
     "OnPolicyRollout",
     "Resetting",
     "Scheme",
