@@ -39,7 +39,7 @@ demo: $(CORE)  ## train a population on InvertedPendulum-v5, about a minute
 	$(BIN)/p3s train InvertedPendulum-v5 --hidden-sizes 64 64 --steps 28000 --out $(DEMO_RUN)
 	$(BIN)/p3s evaluate $(DEMO_RUN)
 
-schemes: $(DEV)  ## every scheme on Hopper-v5, 30,000 steps each, side by side
+schemes: $(DEV)  ## every scheme of the paper on Hopper-v5, 30,000 steps each, side by side
 	rm -rf $(SCHEMES_RUNS)
 	for scheme in p3s sharing resetting distributed center cem erl pbt single; do \
 	  $(BIN)/p3s train Hopper-v5 --scheme $$scheme --preset paper --steps 30000 --out $(SCHEMES_RUNS)/$$scheme || exit; \

@@ -90,7 +90,7 @@ class TestDQNTargets:
         return algorithm.target_rate, algorithm.target_period
 
     @pytest.mark.parametrize("preset", PRESETS)
-    @pytest.mark.parametrize("scheme", ["p3s", "sharing", "resetting", "center", "pbt"])
+    @pytest.mark.parametrize("scheme", ["p3s", "sharing", "resetting", "center", "pbt", "pb2"])
     def test_of_a_population(self, scheme, preset):
         assert self.targets(scheme, preset=preset) == (0.005, 1)
 

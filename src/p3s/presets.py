@@ -67,10 +67,10 @@ PRESETS["recommended"] = {
 }
 DEFAULT_PRESET = "recommended"
 
-SCHEMES_WITH_OWN_CODE = ("single", "cem", "erl")
+SCHEMES_WITH_OWN_CODE = ("single", "cem", "erl", "evorainbow")
 OWN_CODE = {"initialization": "fan_in", "targets_start": "online"}
-"""Single TD3, CEM-RL and ERL have their own codes, which start like this; Xavier and independent
-targets belong to the authors' P3S code."""
+"""Single TD3, CEM-RL, ERL and EvoRainbow have their own codes, which start like this; Xavier and
+independent targets belong to the authors' P3S code."""
 
 CEM_RL_NETWORKS = {"activation": "leaky_relu", "policy_activation": "tanh"}
 ERL_DDPG = {
@@ -127,6 +127,16 @@ RESET_PERIOD = {
     ("Walker2d", True): 20_000,
 }
 OTHER_RESET_PERIOD = 5000
+
+# EvoRainbow's distribution is that of CEM-RL's code, under any preset; no mirror images, as in its
+# own code for an odd population.
+EVORAINBOW = {
+    "sampling": "independent",
+    "elite_weights": "log",
+    "variance_estimate": "cem_rl",
+    "damping": 1e-3,
+    "final_damping": 1e-5,
+}
 
 # CEM-RL's warm-up, on every environment.
 CEM_INITIAL_TOTAL_STEPS = 10_000
@@ -187,6 +197,7 @@ def preset_fields(
 
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
     total = INITIAL_TOTAL_STEPS.get(family, OTHER_INITIAL_TOTAL_STEPS)
+    perturbed = {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))}
     by_scheme: dict[str, dict[str, Any]] = {
         "resetting": {"review_period": RESET_PERIOD.get((family, delayed), OTHER_RESET_PERIOD)},
         "distributed": {"updates_per_step": "N"},
@@ -195,7 +206,10 @@ def preset_fields(
             "initial_steps": 0,
             **dict(zip(_ERL_NAMES, ERL_FIELDS.get(family, ERL_FIELDS["Swimmer"]), strict=True)),
         },
-        "pbt": {"perturbed": tuple(name for name in PBT.perturbed if hasattr(algorithm, name))},
+        "pbt": perturbed,
+        "pb2": perturbed,
+        "dvd": {"learners_start": "independent"},
+        "evorainbow": EVORAINBOW,
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}

@@ -78,7 +78,7 @@ def pick(stacked: Params, index: Any) -> Params:
     return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 
-def put(stacked: Params, index: int, one: Params) -> Params:
+def put(stacked: Params, index: Any, one: Params) -> Params:
     """N stacked trees with one of them replaced."""
     return jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[index].set(new), stacked, one)
 

@@ -6,6 +6,7 @@ Axes, outermost first: learner, batch, feature. A singular name (`learner`) is o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -109,3 +110,5 @@ class Guide(NamedTuple):
 
     policy: Params
     weight: Array
+    term: Callable[[Params], Array] | None = None
+    """A further term of the policy's loss, which has no weight but its own."""

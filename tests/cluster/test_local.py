@@ -11,9 +11,11 @@ from p3s.runs import opening
 from p3s.runs.records import read_rows
 from tests.helpers import SMALL, assert_same_bits, call, record, small_config
 
-MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("sharing", "resetting", "pbt")]
+MORE = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("sharing", "resetting", "pbt", "pb2")
+]
 SPLIT = ["p3s", *MORE]
-REVIEWED = {"resetting": 50, "pbt": 50}
+REVIEWED = {"resetting": 50, "pbt": 50, "pb2": 50}
 
 
 def sharded(path, steps: int = 800, stop: int | None = None, **fields):

@@ -13,7 +13,7 @@ import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.config import resolve
-from p3s.schemes.cem import draw_policies
+from p3s.schemes.search_distribution import draw_policies
 from p3s.trees import Carried, merge, pick, trained
 from tests.helpers import leaves, small_training
 from tests.helpers_losses import SPECS, random_batch
@@ -82,8 +82,9 @@ class TestGuidance:
             assert same(carried(ours.targets["policy"]), carried(best.targets["policy"]))
         assert same(carried(after.learners.value), carried(state.learners.value))
 
-    def test_copies_of_pbt(self):
-        scheme = make("pbt")
+    @pytest.mark.parametrize("name", ["pbt", "pb2"])
+    def test_copies_of_pbt(self, name):
+        scheme = make(name)
         state = started(scheme)
         after, found = review(scheme, state, self.returns)
         assert found["copies"] == [[2, 1]]
@@ -157,6 +158,22 @@ class TestERL:
         learner = pick(state.learners.policy, 0)
         assert same(leaves(pick(after.population, place)), leaves(learner))
         assert same(carried(pick(after.population, place)), carried(learner))
+
+
+class TestEvoRainbow:
+    def test_the_mean_carries_what_the_best_does_and_the_learner_what_it_did(self):
+        scheme = make("evorainbow")
+        state = started(scheme)._replace(injected=jnp.int32(0))
+        after, found = review(scheme, state, (1.0, 7.0, 0.0, 3.0, 99.0))
+        assert found["best"] == 1
+        best = pick(state.population, 1)
+        assert same(leaves(after.champion), leaves(best))
+        assert same(carried(after.mean), carried(best))
+        assert same(carried(after.learners), carried(state.learners))
+        assert not same(leaves(trained(after.learners)), leaves(trained(state.learners)))
+        learner = pick(after.learners.policy, 0)
+        assert same(leaves(pick(after.population, 2)), leaves(learner))
+        assert same(carried(pick(after.population, 2)), carried(learner))
 
 
 @pytest.mark.slow

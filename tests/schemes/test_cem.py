@@ -12,7 +12,7 @@ import pytest
 from p3s.algorithms import ALGORITHMS
 from p3s.config import resolve
 from p3s.schemes import CEM
-from p3s.schemes.cem import draw_policies, elite_weights, fit
+from p3s.schemes.search_distribution import draw_policies, elite_weights, fit
 from p3s.types import EnvSpec, Transition
 from tests.helpers import problem_of, small_training
 

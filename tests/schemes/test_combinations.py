@@ -22,7 +22,7 @@ from tests.helpers import leaves
 from tests.helpers_losses import SPECS, random_batch
 from tests.networks_for_tests import BatchRenorm
 
-SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt")
+SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt", "pb2", "dvd")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
 NETWORKS = ("mlp", BatchRenorm.name)
 RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3")
@@ -44,6 +44,7 @@ def cases(schemes: tuple[str, ...]) -> list:
         for network in NETWORKS
         for algorithm in OFF_POLICY
         for scheme in schemes
+        if scheme != "dvd" or ALGORITHMS[algorithm].actions == "continuous"
     ]
 
 
@@ -141,7 +142,7 @@ def check_review(scheme: str, made: Scheme, before, after, review) -> None:
         policies = leaves(made.policies(after))
         assert all((leaf == leaf[-1:]).all() for leaf in policies)
         assert all(map(np.array_equal, leaves(after.learners.value), leaves(before.learners.value)))
-    if scheme == "pbt":
+    if scheme in ("pbt", "pb2"):
         assert {"learning_rate", "discount_factor"} <= set(review["own_fields"])
         assert all(hasattr(made.algorithm, name) for name in review["own_fields"])
         assert review["copies"] == [[2, 0]]
@@ -169,7 +170,7 @@ def test_perturbed_fields_are_those_that_there_are():
         make("pbt", "sac", perturbed=("exploration_noise",))
 
 
-@pytest.mark.parametrize(("scheme", "algorithm", "network"), cases(("cem", "erl")))
+@pytest.mark.parametrize(("scheme", "algorithm", "network"), cases(("cem", "erl", "evorainbow")))
 def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm, network):
     fields = {"hidden_sizes": (4,), "batch_size": 7, "num_learners": 4, "network": network}
     made = resolve(None, scheme, algorithm, "paper", **fields).scheme
@@ -187,7 +188,7 @@ def test_evolution_fits_every_algorithm_with_a_policy(scheme, algorithm, network
     after, metrics = jax.eval_shape(partial(made.learn, with_policy=True), state, batches, KEY)
     assert forms(after) == forms(state)
     assert {leaf.shape for leaf in metrics.values()} == {(count,)}
-    if scheme == "erl":
+    if scheme != "cem":
         returns = np.arange(float(made.num_envs))[:, None]
         reviewed, review = made.review(state, returns, seen, np.random.default_rng(0))
         assert review["best"] == 3

@@ -91,7 +91,9 @@ def test_population_of_one_is_single_to_the_bit(preset: str):
     assert ours.scheme.num_updates == 1
 
 
-@pytest.mark.parametrize("scheme", ["resetting", "center", "pbt", "cem", "erl"])
+@pytest.mark.parametrize(
+    "scheme", ["resetting", "center", "pbt", "pb2", "dvd", "cem", "erl", "evorainbow"]
+)
 def test_a_population_needs_two(scheme):
     problem = problem_of(resolve("Pendulum-v1", scheme, num_learners=1).scheme)
     assert f"scheme {scheme} needs" in problem

@@ -27,6 +27,14 @@ OTHER_VALUES = {
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
     "distributed": {"num_copies": 2},
     "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount_factor",)},
+    "pb2": {
+        "quantile": 0.5, "perturbed": ("discount_factor",), "memory": 1, "optimism": 9.0,
+        "lower_bounds": (1e-3, 0.09, 0.98), "upper_bounds": (2e-3, 0.2, 0.995),
+    },
+    "dvd": {
+        "num_probing_states": 3, "kernel_width": 0.1, "bandit_memory": 1,
+        "diversity_weights": (0.0, 0.9),
+    },
 }  # fmt: skip
 """For every field of the schemes, and those of algorithms that the loop uses, another value."""
 P3S_OWN = ("beta", "rho", "d_min", "beta_limit", "distance_estimate", "distances_exclude")
@@ -42,6 +50,11 @@ OTHER_VALUES_OF_ROUNDS = {
     "erl": {
         "elite_fraction": 0.5, "mutation_probability": 0.1, "mutated_share": 0.9,
         "mutation_strength": 1.0, "synchronization_period": 1, "episodes_per_round": 2,
+    },
+    "evorainbow": {
+        "champion_rate": 0.5, "num_elites": 1, "sampling": "mirrored", "elite_weights": "log",
+        "variance_estimate": "cem_rl", "initial_variance": 0.1, "damping": 0.1,
+        "final_damping": 0.1, "damping_decay": 0.5, "episodes_per_round": 2, "initial_steps": 60,
     },
 }  # fmt: skip
 """The same for the schemes that work in rounds."""
@@ -89,7 +102,13 @@ class TestFields:
     def rounds(self, scheme, **fields):
         """What two rounds leave behind, and what would be learned when: nothing is trained."""
         small = {"hidden_sizes": (4,), "num_learners": 4, "initial_steps": 1}
-        own = {"cem": {"damping": 0.01}, "erl": {"synchronization_period": 3}}[scheme]
+        own = {
+            "cem": {"damping": 0.01},
+            "erl": {"synchronization_period": 3},
+            "evorainbow": {
+                "damping": 0.01, "elite_weights": "equal", "variance_estimate": "plain",
+            },
+        }[scheme]  # fmt: skip
         made = resolve(None, scheme, preset="paper", **{**small, **own, **fields}).scheme
         state, draw = jax.jit(made.init, static_argnums=1)(jax.random.key(0), SPEC), []
         generator = np.random.default_rng(0)

@@ -10,11 +10,13 @@ from p3s.schemes import SCHEMES
 FIELDS = {
     "cem": {"num_learners": 10, "initial_steps": 100},
     "erl": {"num_learners": 10},
+    "evorainbow": {"initial_steps": 200},
     "resetting": {"review_period": 500},
     "pbt": {"review_period": 500},
+    "pb2": {"review_period": 500},
 }
 
-STEPS = {"cem": 30_000, "erl": 40_000, "single": 12_000}
+STEPS = {"cem": 30_000, "erl": 40_000, "evorainbow": 40_000, "single": 12_000}
 
 
 @pytest.mark.slow

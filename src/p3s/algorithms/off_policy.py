@@ -32,7 +32,7 @@ from p3s.networks import (
 )
 from p3s.products import Precision
 from p3s.trees import merge, trained
-from p3s.types import EnvSpec, Params, Transition
+from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 
 Loss = Callable[[Params], tuple[jax.Array, tuple[Params, Any]]]
 """Parameters -> loss, (parameters with their carried leaves after the pass, anything else)."""
@@ -156,6 +156,20 @@ class ActorCritic(OffPolicy):
         """The algorithm with the policy's own fields in place of the common ones."""
         own = {name: getattr(self, f"policy_{name}") for name in POLICY_FIELDS}
         return replace(self, **{name: value for name, value in own.items() if value is not None})
+
+    def minimize_policy(
+        self, loss_of: Loss, learner: Learner, guide: Guide
+    ) -> tuple[Params, Params, jax.Array, Any]:
+        """`minimize` for the policy, whose loss has the guide's further term."""
+        further = guide.term
+
+        def loss_with_term(policy: Params) -> tuple[jax.Array, tuple[Params, Any]]:
+            loss, rest = loss_of(policy)
+            return (loss if further is None else loss + further(policy)), rest
+
+        return self.for_policy.minimize(
+            loss_with_term, learner.policy, learner.optimizers["policy"]
+        )
 
 
 def q_value(

@@ -107,9 +107,7 @@ class SAC2018(GaussianActorCritic, WithTargets):
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
         )
-        policy, state, loss, (entropy, distance) = self.for_policy.minimize(
-            loss_of, learner.policy, learner.optimizers["policy"]
-        )
+        policy, state, loss, (entropy, distance) = self.minimize_policy(loss_of, learner, guide)
         optimizers = {**learner.optimizers, "policy": state}
         metrics = {"policy_loss": loss, "guide_distance": distance, "entropy": entropy}
         return learner._replace(policy=policy, optimizers=optimizers), metrics

@@ -245,9 +245,7 @@ class SQL(ActorCritic, WithTargets):
             guide_actions=sample_actions(guide.policy, seen, noise),
             weight=guide.weight,
         )
-        policy, state, loss, distance = self.for_policy.minimize(
-            loss_of, learner.policy, learner.optimizers["policy"]
-        )
+        policy, state, loss, distance = self.minimize_policy(loss_of, learner, guide)
         metrics = {
             "policy_loss": loss,
             "guide_distance": distance,

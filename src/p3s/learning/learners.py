@@ -6,6 +6,7 @@ static, so no learner ever computes a branch that it does not take.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +16,9 @@ import jax.numpy as jnp
 from p3s import keys
 from p3s.algorithms import Algorithm
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+Coupling = Callable[[jax.Array, Params], jax.Array]
+"""A learner's place and its policy -> a further term of that policy's loss."""
 
 
 def init_learners(
@@ -37,12 +41,14 @@ def update_learners(
     indices: jax.Array,
     with_policy: bool,
     own_fields: dict[str, jax.Array] | None = None,
+    coupling: Coupling | None = None,
 ) -> tuple[Learner, Metrics]:
     """One update of each learner on its own minibatch.
 
     batches: (learners, batch, ...); guide.policy is shared, guide.weight is (learners,).
     indices: which learners of the population these are, (learners,).
     own_fields: hyper-parameters of which each learner has its own value, (learners,).
+    coupling: what a policy's loss has of the others.
     """
 
     def update(
@@ -51,18 +57,21 @@ def update_learners(
         weight: jax.Array,
         learner_key: jax.Array,
         own: dict[str, jax.Array],
+        place: jax.Array,
     ) -> tuple[Learner, Metrics]:
         one = replace(algorithm, **own)
         value_key, policy_key = jax.random.split(learner_key)
         learner, metrics = one.value_step(learner, batch, value_key)
         if with_policy:
-            pull = Guide(guide.policy, weight)
+            term = None if coupling is None else partial(coupling, place)
+            pull = Guide(guide.policy, weight, term)
             learner, more = one.policy_step(learner, batch, pull, policy_key)
             metrics = {**metrics, **more}
         return learner, metrics
 
     learner_keys = keys.per_learner(key, indices)
-    return jax.vmap(update)(learners, batches, guide.weight, learner_keys, own_fields or {})
+    places = jnp.arange(len(learner_keys))
+    return jax.vmap(update)(learners, batches, guide.weight, learner_keys, own_fields or {}, places)
 
 
 def act(

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     from p3s.schemes.cem import CEM
     from p3s.schemes.center import Center
     from p3s.schemes.distributed import Distributed
+    from p3s.schemes.dvd import DvD
     from p3s.schemes.erl import ERL
+    from p3s.schemes.evorainbow import EvoRainbow
     from p3s.schemes.p3s import P3S
+    from p3s.schemes.pb2 import PB2
     from p3s.schemes.pbt import PBT
     from p3s.schemes.resetting import Resetting
     from p3s.schemes.rollout import OnPolicyRollout
@@ -61,6 +64,21 @@ SCHEMES: Registry[Scheme] = Registry(
             "The worst learners take over the best ones' weights and perturbed hyper-parameters.",
             "PBT, population-based training (Section 2)",
         ),
+        "pb2": Listed(
+            "p3s.schemes.pb2:PB2",
+            "PBT in which a Gaussian process chooses the hyper-parameters, within bounds.",
+            "PB2, population-based bandits (Parker-Holder et al. 2020)",
+        ),
+        "dvd": Listed(
+            "p3s.schemes.dvd:DvD",
+            "Learners share one replay and are pushed apart, as hard as a bandit finds good.",
+            "DvD, diversity via determinants (Parker-Holder et al. 2020)",
+        ),
+        "evorainbow": Listed(
+            "p3s.schemes.evorainbow:EvoRainbow",
+            "Policies are drawn around the best ones, and one learner follows them.",
+            "EvoRainbow-Exp (Li et al. 2024)",
+        ),
         "single": Listed(
             "p3s.schemes.single:Single",
             "One learner: the base algorithm as it is.",
@@ -99,10 +117,13 @@ __all__ = [
     "CEM",
     "ERL",
     "P3S",
+    "PB2",
     "PBT",
     "SCHEMES",
     "Center",
     "Distributed",
+    "DvD",
+    "EvoRainbow",
     "OnPolicyRollout",
     "Resetting",
     "Scheme",

@@ -30,10 +30,10 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.errors import UserError
-from p3s.field_types import Count, CountOrZero, NonNegative, Share
+from p3s.field_types import Count, CountOrZero
 from p3s.learning.learners import act
-from p3s.schemes.base import EpisodeScheme
-from p3s.trees import merge, pick, trained
+from p3s.schemes.search_distribution import SearchDistribution
+from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
 
@@ -50,58 +50,8 @@ class CEMState(NamedTuple):
     turn: jax.Array
 
 
-def elite_weights(kind: Literal["equal", "log"], count: int) -> np.ndarray:
-    """Weights of the elites, best first: all equal, or proportional to log((count + 1) / rank)."""
-    weights = np.log((count + 1) / np.arange(1, count + 1)) if kind == "log" else np.ones(count)
-    return (weights / weights.sum()).astype(np.float32)
-
-
-def fit(
-    mean: Params,
-    elites: Params,
-    weights: np.ndarray,
-    estimate: Literal["plain", "cem_rl"],
-    damping: jax.Array,
-) -> tuple[Params, Params]:
-    """Mean and variance of the elites (stacked, best first), and damping added to the variance.
-
-    plain: about their own mean. cem_rl: about the old mean, over the number of elites. All of
-    them trained leaves only.
-    """
-    new_mean = jax.tree.map(lambda leaf: jnp.tensordot(weights, leaf, 1), elites)
-    about = new_mean if estimate == "plain" else mean
-    divisor = 1 if estimate == "plain" else len(weights)
-    variance = jax.tree.map(
-        lambda leaf, center: jnp.tensordot(weights, (leaf - center) ** 2, 1) / divisor + damping,
-        elites,
-        about,
-    )
-    return new_mean, variance
-
-
-def draw_policies(
-    key: jax.Array, mean: Params, variance: Params, count: int, mirrored: bool
-) -> Params:
-    """`count` stacked draws of the distribution; mirrored: the second half mirrors the first.
-
-    Trained leaves are drawn; every policy carries what the mean does.
-    """
-    leaves, structure = jax.tree.flatten(trained(mean))
-    leaf_keys = jax.random.split(key, len(leaves))
-
-    def draw(leaf_key: jax.Array, center: jax.Array, spread: jax.Array) -> jax.Array:
-        independent = -(-count // 2) if mirrored else count
-        noise = jax.random.normal(leaf_key, (independent, *center.shape), jnp.float32)
-        noise = jnp.concatenate([noise, -noise])[:count] if mirrored else noise
-        return center + jnp.sqrt(spread) * noise
-
-    drawn = [draw(*each) for each in zip(leaf_keys, leaves, jax.tree.leaves(variance), strict=True)]
-    carried = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), mean)
-    return merge(jax.tree.unflatten(structure, drawn), carried)
-
-
 @dataclass(frozen=True, kw_only=True)
-class CEM(EpisodeScheme):
+class CEM(SearchDistribution):
     """Policies are drawn around the best ones; half of them take gradient steps."""
 
     name: ClassVar[str] = "cem"
@@ -111,43 +61,18 @@ class CEM(EpisodeScheme):
     """Own steps before the first update."""
     num_selected: Count | Literal["half"] = "half"
     """Policies of a round that take gradient steps."""
-    num_elites: Count | Literal["half"] = "half"
-    """Best policies of a round that the next distribution is made of."""
     selection: Literal["random", "first"] = "random"
     """Which policies take gradient steps: random ones (paper), or the first drawn, whose mirror
     images do not (authors)."""
-    sampling: Literal["independent", "mirrored"] = "independent"
-    """Policies are drawn independently (paper), or in pairs mirrored at the mean (authors)."""
-    elite_weights: Literal["equal", "log"] = "equal"
-    """Elites count the same (paper), or by the logarithm of their rank (authors)."""
-    variance_estimate: Literal["plain", "cem_rl"] = "plain"
-    """Variance of the elites (paper), or their squares about the old mean over their number
-    (authors)."""
     update_order: Literal["together", "values_first"] = "together"
     """Value and policy steps alternate (paper), or all value steps come first (authors)."""
-    initial_variance: NonNegative = 1e-3
-    """Variance of every parameter at the start."""
-    damping: NonNegative = 0.0
-    """What is added to the variance, before its first decay: nothing (paper), 1e-3 (authors)."""
-    final_damping: NonNegative = 0.0
-    """What is added to the variance in the end: nothing (paper), 1e-5 (authors)."""
-    damping_decay: Share = 0.95
-    """Share of the damping's excess over its end that is left after a round; it is decayed before
-    it is added."""
 
     def problem(self) -> str | None:
-        for field, count in (("num_selected", self._selected), ("num_elites", self._elites)):
-            if count > self.num_learners:
-                return f"{field} must be at most the population, {self.num_learners}, not {count}"
-        return super().problem()
+        return self.more_than_all("num_selected", self._selected) or super().problem()
 
     @property
     def _selected(self) -> int:
         return max(self.num_learners // 2, 1) if self.num_selected == "half" else self.num_selected
-
-    @property
-    def _elites(self) -> int:
-        return max(self.num_learners // 2, 1) if self.num_elites == "half" else self.num_elites
 
     @property
     def num_trained(self) -> int:
@@ -172,15 +97,12 @@ class CEM(EpisodeScheme):
                 "it in optimizers['policy']"
             )
         mean = self.algorithm.policy_of(critic)
-        variance = jax.tree.map(
-            lambda leaf: jnp.full_like(leaf, self.initial_variance), trained(mean)
-        )
         return self._next_round(
             jax.random.fold_in(key, 1),
             np.arange(self.num_learners),
             CEMState(
                 mean=mean,
-                variance=variance,
+                variance=self.start_variance(mean),
                 damping=jnp.float32(self.damping),
                 selected=None,
                 optimizers=None,
@@ -194,8 +116,7 @@ class CEM(EpisodeScheme):
         self, key: jax.Array, order: jax.Array | np.ndarray, state: CEMState
     ) -> CEMState:
         """New policies, those that take gradient steps first, with fresh optimizers."""
-        mirrored = self.sampling == "mirrored"
-        drawn = draw_policies(key, state.mean, state.variance, self.num_learners, mirrored)
+        drawn = self.draw(key, state)
         selected, others = order[: self._selected], order[self._selected :]
         fresh = jax.tree.map(
             lambda leaf: jnp.zeros((self._selected, *leaf.shape), leaf.dtype),
@@ -285,15 +206,7 @@ class CEM(EpisodeScheme):
         self, state: CEMState, elites: jax.Array, order: jax.Array, key: jax.Array
     ) -> CEMState:
         """The distribution of the elites, and the policies of the next round."""
-        weights = elite_weights(self.elite_weights, self._elites)
-        best = pick(self.policies(state), elites)
-        excess = state.damping - self.final_damping
-        damping = self.final_damping + self.damping_decay * excess
-        mean, variance = fit(
-            trained(state.mean), trained(best), weights, self.variance_estimate, damping
-        )
-        mean = merge(mean, pick(best, 0))
-        state = state._replace(mean=mean, variance=variance, damping=damping)
+        state = self.refit(state, pick(self.policies(state), elites))
         return self._next_round(key, order, state)
 
     def review(
@@ -310,11 +223,9 @@ class CEM(EpisodeScheme):
             order = rng.permutation(self.num_learners)
         key = jax.random.key(int(rng.integers(2**31)))
         state = self._evolve(state, elites, order, key)
-        variances = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(state.variance)])
         return state, {
             "best": int(elites[0]),
             "elites": elites.tolist(),
             "trained_elites": int((elites < self._selected).sum()),
-            "sigma": float(np.sqrt(variances.mean())),
-            "damping": float(state.damping),
+            **self.spread(state),
         }

@@ -103,12 +103,64 @@ def _put(stacked: np.ndarray, leaf: np.ndarray, index: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ERL(EpisodeScheme):
+class BesideLearner(EpisodeScheme):
+    """Base of `erl` and `evorainbow`: evolved policies and one gradient learner.
+
+    Their state has a `population`, a `champion` and `learners`, of which there is one.
+    """
+
+    stacked: ClassVar[tuple[str, ...]] = ("learners",)
+    extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
+
+    @property
+    def num_envs(self) -> int:
+        return self.num_learners + 1
+
+    @property
+    def num_trained(self) -> int:
+        return 1
+
+    @property
+    def round_episodes(self) -> np.ndarray:
+        return np.array([self.episodes_per_round] * self.num_learners + [1])
+
+    def policies(self, state: Any) -> Params:
+        return self._joined(state.population, self.algorithm.policy_of(state.learners))
+
+    def champions(self, state: Any) -> Params:
+        champion = jax.tree.map(lambda leaf: leaf[None], state.champion)
+        return self._joined(champion, self.algorithm.policy_of(state.learners))
+
+    @staticmethod
+    def _joined(first: Params, second: Params) -> Params:
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), first, second)
+
+    def acting(self, state: Any) -> Any:
+        return state.population, self.algorithm.policy_of(state.learners)
+
+    def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
+        population, learner = acting
+        evolving, last = jnp.arange(self.num_learners), jnp.arange(1)
+        evolved = act(self.algorithm, population, observations[:-1], key, evolving, step, False)
+        noisy = act(self.algorithm, learner, observations[-1:], key, last, step, explore=True)
+        return jnp.concatenate([evolved, noisy])
+
+    def learn(
+        self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[Any, Metrics]:
+        own = pick(self.algorithm.policy_of(state.learners), 0)
+        pull = Guide(own, jnp.zeros(1, jnp.float32))
+        learners, metrics = update_learners(
+            self.algorithm, state.learners, batches, pull, key, jnp.arange(1), with_policy
+        )
+        return state._replace(learners=learners), metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class ERL(BesideLearner):
     """Policies evolve; a gradient learner learns from them and joins them at times."""
 
     name: ClassVar[str] = "erl"
-    stacked: ClassVar[tuple[str, ...]] = ("learners",)
-    extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
 
     num_learners: Count = 10
     """Evolved policies, each with its own environment copy, beside the learner's."""
@@ -138,54 +190,11 @@ class ERL(EpisodeScheme):
         """Policies that survive a round unchanged."""
         return max(1, int(self.elite_fraction * self.num_learners))
 
-    @property
-    def num_envs(self) -> int:
-        return self.num_learners + 1
-
-    @property
-    def num_trained(self) -> int:
-        return 1
-
-    @property
-    def round_episodes(self) -> np.ndarray:
-        return np.array([self.episodes_per_round] * self.num_learners + [1])
-
     def init(self, key: jax.Array, spec: EnvSpec) -> ERLState:
         learners = init_learners(self.algorithm, key, spec, self.num_learners + 1, False)
         population = jax.tree.map(lambda leaf: leaf[:-1], self.algorithm.policy_of(learners))
         learner = jax.tree.map(lambda leaf: leaf[-1:], learners)
         return ERLState(population, pick(population, 0), learner, jnp.int32(0))
-
-    def policies(self, state: ERLState) -> Params:
-        return self._joined(state.population, self.algorithm.policy_of(state.learners))
-
-    def champions(self, state: ERLState) -> Params:
-        champion = jax.tree.map(lambda leaf: leaf[None], state.champion)
-        return self._joined(champion, self.algorithm.policy_of(state.learners))
-
-    @staticmethod
-    def _joined(first: Params, second: Params) -> Params:
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), first, second)
-
-    def acting(self, state: ERLState) -> Any:
-        return state.population, self.algorithm.policy_of(state.learners)
-
-    def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
-        population, learner = acting
-        evolving, last = jnp.arange(self.num_learners), jnp.arange(1)
-        evolved = act(self.algorithm, population, observations[:-1], key, evolving, step, False)
-        noisy = act(self.algorithm, learner, observations[-1:], key, last, step, explore=True)
-        return jnp.concatenate([evolved, noisy])
-
-    def learn(
-        self, state: ERLState, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[ERLState, Metrics]:
-        own = pick(self.algorithm.policy_of(state.learners), 0)
-        pull = Guide(own, jnp.zeros(1, jnp.float32))
-        learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, pull, key, jnp.arange(1), with_policy
-        )
-        return state._replace(learners=learners), metrics
 
     def review(
         self,

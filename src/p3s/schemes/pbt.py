@@ -57,41 +57,59 @@ def exploit(means: np.ndarray, quantile: float, rng: np.random.Generator) -> lis
 
 
 @dataclass(frozen=True, kw_only=True)
-class PBT(StepScheme):
-    """The worst learners take over the best ones' weights and perturbed hyper-parameters."""
+class WithOwnFields(StepScheme):
+    """Base of `pbt` and `pb2`: the worst learners continue from the best with other values."""
 
-    name: ClassVar[str] = "pbt"
     stacked: ClassVar[tuple[str, ...]] = ("learners", "indices", "own_fields")
 
     review_period: Count = 2500
     """Own steps of a learner between two selections."""
     quantile: Annotated[float, Bounds(above=0, most=0.5)] = 0.25
     """Share of the population that is replaced, and that it is replaced from."""
-    perturbation: Annotated[float, Bounds(above=1)] = 1.2
-    """Factor by which a taken-over hyper-parameter is multiplied or divided."""
     perturbed: tuple[str, ...] = ("learning_rate", "exploration_noise", "discount_factor")
     """Fields of the algorithm of which each learner has its own value."""
 
     def problem(self) -> str | None:
         if self.num_learners < 2:
-            return f"scheme pbt needs at least 2 learners, not {self.num_learners}"
+            return f"scheme {self.name} needs at least 2 learners, not {self.num_learners}"
         known = {name for name, value in vars(self.algorithm).items() if isinstance(value, float)}
         for name in self.perturbed:
             if name not in known:
                 return f"{name} is no number of {self.algorithm.name}: {', '.join(sorted(known))}"
         return super().problem()
 
-    def init(self, key: jax.Array, spec: EnvSpec) -> PBTState:
-        """Every learner starts with its own values, within one perturbation of the given ones."""
-        own_fields, indices = {}, jnp.arange(self.num_learners)
-        for index, name in enumerate(self.perturbed):
-            draws = keys.per_learner(jax.random.fold_in(key, 1000 + index), indices)
-            exponent = jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float32, -1, 1))(draws)
-            value = getattr(self.algorithm, name)
-            own_fields[name] = perturb(name, value, self.perturbation**exponent)
+    def start_value(self, name: str, draw: jax.Array) -> jax.Array:
+        """A learner's first value of a field, by a number drawn uniformly from [-1, 1)."""
+        raise NotImplementedError
+
+    def explore(
+        self,
+        report: dict[str, Any],
+        sources: np.ndarray,
+        means: np.ndarray,
+        rng: np.random.Generator,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The report after the copies, other values for those who copied; what to write about it.
+
+        sources: whom each learner continues from; means: their mean recent returns.
+        """
+        raise NotImplementedError
+
+    def init(self, key: jax.Array, spec: EnvSpec) -> Any:
+        indices = jnp.arange(self.num_learners)
+        own_fields = self.start_fields(key, indices)
         return PBTState(self.init_learners(key, spec), indices, own_fields)
 
-    def acting(self, state: PBTState) -> Any:
+    def start_fields(self, key: jax.Array, indices: jax.Array) -> dict[str, jax.Array]:
+        """Every learner's own values at the start of a run."""
+        own_fields = {}
+        for index, name in enumerate(self.perturbed):
+            draws = keys.per_learner(jax.random.fold_in(key, 1000 + index), indices)
+            drawn = jax.vmap(lambda k: jax.random.uniform(k, (), jnp.float32, -1, 1))(draws)
+            own_fields[name] = self.start_value(name, drawn)
+        return own_fields
+
+    def acting(self, state: Any) -> Any:
         return self.policies(state), state.indices, state.own_fields
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
@@ -99,8 +117,8 @@ class PBT(StepScheme):
         return act(self.algorithm, policies, observations, key, indices, step, True, own_fields)
 
     def learn(
-        self, state: PBTState, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[PBTState, Metrics]:
+        self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
+    ) -> tuple[Any, Metrics]:
         learners, metrics = update_learners(
             self.algorithm,
             state.learners,
@@ -113,44 +131,71 @@ class PBT(StepScheme):
         )
         return state._replace(learners=learners), metrics
 
-    def report(self, state: PBTState, observations: np.ndarray) -> dict[str, Any]:
-        return state.own_fields
+    def report(self, state: Any, observations: np.ndarray) -> dict[str, Any]:
+        return {"own_fields": state.own_fields}
 
     def decide(
         self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
     ) -> Decision:
         best = self.best(recent_returns)
         sources = list(range(self.num_learners))
-        own_fields = report
+        after, about = report, {}
         if best is not None:
-            sources = exploit(chief.mean_returns(recent_returns), self.quantile, rng)
-            taken = np.array(sources)
-            own_fields = {
-                name: self._explored(name, values[taken], taken, rng)
-                for name, values in report.items()
-            }
+            means = chief.mean_returns(recent_returns)
+            sources = exploit(means, self.quantile, rng)
+            after, about = self.explore(report, np.array(sources), means, rng)
         copies = [[source, index] for index, source in enumerate(sources) if source != index]
-        values = {name: own.tolist() for name, own in own_fields.items()}
-        row = {"best": best, "copies": copies, "own_fields": values}
-        return Decision(row, tuple(sorted({source for source, _ in copies})), own_fields)
+        values = {name: own.tolist() for name, own in after["own_fields"].items()}
+        row = {"best": best, "copies": copies, "own_fields": values, **about}
+        return Decision(row, tuple(sorted({source for source, _ in copies})), after)
 
-    def offer(self, state: PBTState, index: int) -> Params:
+    def offer(self, state: Any, index: int) -> Params:
         """All of the learner."""
         return pick(state.learners, index)
 
-    def apply(self, state: PBTState, decision: Decision, offers: dict[int, Params]) -> PBTState:
+    def apply(self, state: Any, decision: Decision, offers: dict[int, Params]) -> Any:
         place = {int(index): here for here, index in enumerate(state.indices)}
         learners = state.learners
         for source, index in decision.row["copies"]:
             if index in place:
                 learners = put(learners, place[index], offers[source])
-        here = np.array(list(place))
-        own_fields = {name: jnp.asarray(own[here]) for name, own in decision.values.items()}
-        return state._replace(learners=learners, own_fields=own_fields)
+        own = np.array(list(place))
+        after = {
+            name: jax.tree.map(jnp.asarray, pick(value, own) if name in self.stacked else value)
+            for name, value in decision.values.items()
+        }
+        return state._replace(learners=learners, **after)
 
     def outdated(self, review: dict[str, Any]) -> list[int]:
         """A learner's earlier returns say nothing about what it has copied."""
         return [learner for _, learner in review["copies"]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PBT(WithOwnFields):
+    """The worst learners take over the best ones' weights and perturbed hyper-parameters."""
+
+    name: ClassVar[str] = "pbt"
+
+    perturbation: Annotated[float, Bounds(above=1)] = 1.2
+    """Factor by which a taken-over hyper-parameter is multiplied or divided."""
+
+    def start_value(self, name: str, draw: jax.Array) -> jax.Array:
+        """Within one perturbation of the given value."""
+        return perturb(name, getattr(self.algorithm, name), self.perturbation**draw)
+
+    def explore(
+        self,
+        report: dict[str, Any],
+        sources: np.ndarray,
+        means: np.ndarray,
+        rng: np.random.Generator,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        own_fields = {
+            name: self._explored(name, values[sources], sources, rng)
+            for name, values in report["own_fields"].items()
+        }
+        return {"own_fields": own_fields}, {}
 
     def _explored(
         self, name: str, values: np.ndarray, sources: np.ndarray, rng: np.random.Generator

@@ -169,9 +169,7 @@ class DeterministicPolicy(ActorCritic):
             weight=guide.weight,
             reduction=self.distance_reduction,
         )
-        policy, state, loss, distance = self.for_policy.minimize(
-            loss_of, learner.policy, learner.optimizers["policy"]
-        )
+        policy, state, loss, distance = self.minimize_policy(loss_of, learner, guide)
         optimizers = {**learner.optimizers, "policy": state}
         learner = learner._replace(policy=policy, optimizers=optimizers)
         return self.follow_targets(learner), {"policy_loss": loss, "guide_distance": distance}

@@ -70,9 +70,7 @@ class LearnedTemperature(ActorCritic):
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
         loss_of = self.policy_loss(learner, batch, guide, key)
-        policy, state, loss, (entropy, distance) = self.for_policy.minimize(
-            loss_of, learner.policy, learner.optimizers["policy"]
-        )
+        policy, state, loss, (entropy, distance) = self.minimize_policy(loss_of, learner, guide)
         metrics = {
             "policy_loss": loss,
             "guide_distance": distance,
