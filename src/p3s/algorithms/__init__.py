@@ -17,6 +17,7 @@ from p3s.algorithms.sac_discrete import SACDiscrete
 from p3s.algorithms.sql import SQL
 from p3s.algorithms.td3 import TD3
 from p3s.algorithms.tqc import TQC
+from p3s.algorithms.xqc import XQC
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     algorithm.name: algorithm
@@ -30,6 +31,7 @@ ALGORITHMS: dict[str, type[Algorithm]] = {
         TQC,
         CrossQ,
         CrossQTD3,
+        XQC,
         SQL,
         DQN,
         SACDiscrete,
@@ -50,6 +52,7 @@ __all__ = [
     "SQL",
     "TD3",
     "TQC",
+    "XQC",
     "Algorithm",
     "CrossQ",
     "CrossQTD3",

@@ -32,6 +32,7 @@ from p3s import chief, keys
 from p3s.errors import UserError
 from p3s.field_types import Count, CountOrZero, NonNegative, Share
 from p3s.learning.learners import act
+from p3s.networks import projected
 from p3s.schemes.base import EpisodeScheme
 from p3s.trees import merge, pick, trained
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -97,7 +98,7 @@ def draw_policies(
 
     drawn = [draw(*each) for each in zip(leaf_keys, leaves, jax.tree.leaves(variance), strict=True)]
     carried = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), mean)
-    return merge(jax.tree.unflatten(structure, drawn), carried)
+    return projected(merge(jax.tree.unflatten(structure, drawn), carried))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +294,7 @@ class CEM(EpisodeScheme):
         mean, variance = fit(
             trained(state.mean), trained(best), weights, self.variance_estimate, damping
         )
-        mean = merge(mean, pick(best, 0))
+        mean = projected(merge(mean, pick(best, 0)))
         state = state._replace(mean=mean, variance=variance, damping=damping)
         return self._next_round(key, order, state)
 

@@ -90,7 +90,8 @@ def replay_bytes(config: Config, spec: EnvSpec) -> int:
     if not isinstance(config.algorithm, OffPolicy):
         return 0
     rows = min(config.options.buffer_size, config.options.steps)
-    return replay.memory_needed(rows, spec, config.algorithm.n_step)
+    algorithm = config.algorithm
+    return replay.memory_needed(rows, spec, algorithm.n_step, algorithm.normalize_rewards)
 
 
 def environment_cost(name: EnvName, seconds: float) -> EnvironmentCost:
