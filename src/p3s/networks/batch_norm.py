@@ -5,7 +5,8 @@
 The incoming weights of every unit, and of every output, are kept at norm 1: a gradient step, a
 mutation or an average is followed by `project`. A norm makes the scale of the weights before it
 meaningless, except that gradients shrink as weights grow; at norm 1 the step size stays what it is.
-Hidden layers have no bias, since the norm after them has a shift.
+Hidden layers have no bias, since the norm after them has a shift. The norm of the inputs has no
+shift, since the next norm would take it away.
 
 Norms are those of `batch_renorm.py` without the correction towards the running statistics. These
 are carried in the same way, and the export folds norms into the dense layers.
@@ -64,7 +65,7 @@ class BatchNorm(Network):
         )
         for layer in layers[:-1]:
             del layer["bias"]
-        norms = [init_norm(size) for size in (sum(sizes), *self.hidden_sizes)]
+        norms = [init_norm(sum(sizes), shifts=False), *map(init_norm, self.hidden_sizes)]
         return self.project({"layers": layers, "norms": norms})
 
     def apply(

@@ -43,11 +43,12 @@ LARGEST_R, LARGEST_D = 3.0, 5.0
 SMALLEST_VARIANCE = 1e-12
 
 
-def init_norm(size: int) -> Params:
-    """Scale and shift, and the running statistics."""
+def init_norm(size: int, shifts: bool = True) -> Params:
+    """Scale and, if it shifts, shift, and the running statistics."""
+    shift = {"shift": jnp.zeros(size, jnp.float32)} if shifts else {}
     return {
         "scale": jnp.ones(size, jnp.float32),
-        "shift": jnp.zeros(size, jnp.float32),
+        **shift,
         "running": Carried(
             {
                 "mean": jnp.zeros(size, jnp.float32),
@@ -82,7 +83,10 @@ def normalize(
             "passes": running["passes"] + 1,
         }
     outputs = (inputs - mean) * jax.lax.rsqrt(variance + EPSILON)
-    return outputs * norm["scale"] + norm["shift"], {**norm, "running": Carried(running)}
+    outputs = outputs * norm["scale"]
+    if "shift" in norm:
+        outputs = outputs + norm["shift"]
+    return outputs, {**norm, "running": Carried(running)}
 
 
 def corrections(
@@ -101,7 +105,7 @@ def scale_and_shift(norm: Params) -> tuple[jax.Array, jax.Array]:
     """What a norm does in evaluation mode: inputs * scale + shift."""
     running = norm["running"].value
     scale = norm["scale"] / jnp.sqrt(running["variance"] + EPSILON)
-    return scale, norm["shift"] - running["mean"] * scale
+    return scale, norm.get("shift", 0.0) - running["mean"] * scale
 
 
 def fold(norm: Params, layer: dict[str, jax.Array]) -> dict[str, jax.Array]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def bin_values(num_bins: int, limit: jax.Array | float) -> jax.Array:
     """z_1 ... z_K, (bins,)."""
-    return limit * jnp.linspace(-1.0, 1.0, num_bins, dtype=jnp.float32)
+    return limit * jnp.asarray(np.linspace(-1.0, 1.0, num_bins), jnp.float32)
 
 
 def share_out(
