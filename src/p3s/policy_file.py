@@ -68,7 +68,11 @@ def read_spec(description: dict[str, Any]) -> EnvSpec:
         raise ValueError("its observations make no sense")
     if not _is_size(size) or not isinstance(discrete, bool):
         raise ValueError("its actions make no sense")
-    return EnvSpec(ObservationSpec(tuple(shape), dtype), size, discrete)
+    masked = description.pop("masked", False)
+    spec = EnvSpec(ObservationSpec(tuple(shape), dtype), size, discrete, masked)
+    if not isinstance(masked, bool) or (masked and not discrete) or spec.features.shape[-1] < 1:
+        raise ValueError("its masks make no sense")
+    return spec
 
 
 def check_layers(fields: Any, largest: int) -> None:

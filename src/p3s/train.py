@@ -24,8 +24,8 @@ from typing import Any
 import jax
 
 from p3s import chief
-from p3s.config import Config, check_environment
-from p3s.envs import Adapter, expecting, seeing
+from p3s.config import Config
+from p3s.envs import Adapter, adapted, expecting
 from p3s.envs.workers import make_copies
 from p3s.errors import ShardLost, TrainingStopped
 from p3s.evaluation import EvaluationQueue, Evaluator, unstack
@@ -40,6 +40,7 @@ from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
 from p3s.runs.best_policy import BestPolicy
 from p3s.runs.records import NoFolder, RunFolder
+from p3s.suitability import check_environment
 from p3s.trees import pick
 from p3s.types import Episode, Params
 
@@ -53,7 +54,7 @@ class Training:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        make = seeing(make, config.algorithm.observations_seen)
+        make = adapted(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
         self.spec, self.about_actions = example.env_spec, example.about_actions()

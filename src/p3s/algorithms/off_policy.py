@@ -129,7 +129,7 @@ class OffPolicy(Algorithm):
 
         outputs: numbers that a network gives for an action.
         """
-        observation, action = spec.observation.shape, (spec.action_size,)
+        observation, action = spec.features.shape, (spec.action_size,)
         shapes = [observation] if spec.discrete else [observation, action]
         size = outputs * (spec.action_size if spec.discrete else 1)
         networks = [self.init_network(key, shapes, size) for key in keys]
