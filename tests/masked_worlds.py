@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+gymnasium.register("test/Corridor-v0", entry_point="tests.masked_worlds:Corridor")
+
 
 class Corridor(gymnasium.Env):
     """A walk to the end of a corridor; at each place one action of four leads on.

@@ -24,7 +24,7 @@ from p3s.policy import Policy
 from p3s.policy_onnx import export_onnx
 from p3s.train import Training
 from p3s.types import EnvSpec, ObservationSpec, Transition
-from tests.helpers import assert_same_bits, small_config
+from tests.helpers import assert_same_bits, call, small_config
 from tests.helpers_losses import linear
 from tests.masked_worlds import Corridor
 
@@ -288,3 +288,20 @@ def test_learns_to_the_end_of_the_corridor(image):
     )  # fmt: skip
     population.learn(3000, progress_bar=False)
     assert p3s.evaluate(population, episodes=10).mean() > 0.9
+
+
+def test_commands(tmp_path, capsys):
+    """`train`, `evaluate` and the policy's own environments."""
+    words = "--algorithm dqn --scheme single --steps 60 --hidden-sizes 4 --initial-steps 20"
+    code, _, errors = call(
+        capsys, "train", "test/Corridor-v0", *words.split(), "--evaluation-period", "0", "--no-report",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 0, errors
+    code, output, errors = call(capsys, "evaluate", tmp_path / "run", "--episodes", "1")
+    assert code == 0, errors
+    assert "over 1 episodes" in output
+    policy = p3s.load(tmp_path / "run")
+    env = policy.make_env()
+    seen, info = env.reset(seed=1)
+    assert info["action_mask"][policy.predict(seen)[0]]
