@@ -294,8 +294,8 @@ def test_commands(tmp_path, capsys):
     """`train`, `evaluate` and the policy's own environments."""
     words = "--algorithm dqn --scheme single --steps 60 --hidden-sizes 4 --initial-steps 20"
     code, _, errors = call(
-        capsys, "train", "test/Corridor-v0", *words.split(), "--evaluation-period", "0", "--no-report",
-        "--out", tmp_path / "run",
+        capsys, "train", "test/Corridor-v0", *words.split(), "--evaluation-period", "0",
+        "--no-report", "--out", tmp_path / "run",
     )  # fmt: skip
     assert code == 0, errors
     code, output, errors = call(capsys, "evaluate", tmp_path / "run", "--episodes", "1")
