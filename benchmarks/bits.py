@@ -47,7 +47,7 @@ def cases() -> dict[str, list[str]]:
                 ).split()
     for algorithm in ("ddpg", "sac_2018", "tqc", "sql"):
         found[f"p3s {algorithm}"] = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL}".split()
-    for algorithm in ("redq", "droq", "crossq", "crossq_td3"):
+    for algorithm in ("redq", "droq", "crossq", "crossq_td3", "xqc"):
         words = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL} --initial-steps 250"
         found[f"p3s {algorithm}"] = [*words.split(), "--updates-per-step", "1"]
     found["p3s td3 3-step"] = f"InvertedPendulum-v5 --n-step 3 {SMALL}".split()

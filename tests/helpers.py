@@ -35,7 +35,7 @@ from p3s.train import Training
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
-IN_SLOW_TESTS = ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq_td3", "sql", "crossq")
+IN_SLOW_TESTS = ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq_td3", "sql", "crossq", "xqc")
 
 
 def off_policy(*more_in_slow_tests: str) -> list:

@@ -134,7 +134,9 @@ def test_appendix_i(env, d_min, initial_steps):
 class TestSmallestRadius:
     """d_min has the unit of the algorithm's distance."""
 
-    @pytest.mark.parametrize("algorithm", ["sac", "sac_2018", "redq", "droq", "tqc", "crossq"])
+    @pytest.mark.parametrize(
+        "algorithm", ["sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc"]
+    )
     def test_of_a_gaussian_kl(self, algorithm):
         """Normals with std 0.1 whose means are apart by ½‖.‖² = d have a KL of d / 0.1²."""
         for env, d_min in (("Hopper-v5", 5.0), ("Ant-v5", 2.0), ("Pendulum-v1", 5.0)):

@@ -79,7 +79,7 @@ def test_any_description_of_a_policy_is_one_or_refused(population, choice, value
         header["__metadata__"]["p3s"] = json.dumps(put(description, choice, value))
         file.write_bytes(with_header(file.read_bytes(), header))
         with contextlib.suppress(UserError):
-            assert Policy.load(file).predict(np.zeros(3))[0].shape == (1,)
+            assert Policy.load(file).predict(np.zeros(3))[0].size == 1
 
 
 @pytest.mark.parametrize("field", ["observation_shape", "hidden_sizes"])

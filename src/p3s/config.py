@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from p3s.algorithms import ALGORITHMS, Algorithm
-from p3s.envs import Adapter, EnvName, describe, parse_name
+from p3s.envs import EnvName, parse_name
 from p3s.envs.copies import equal_parts
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
@@ -290,24 +290,3 @@ def resolve(
     )
     built = scheme_type(algorithm=ALGORITHMS[algorithm](**algorithm_values), **scheme_values)
     return Config(name, built, preset, RunOptions(**options), delay if name is None else None)
-
-
-def check_environment(config: Config, env: Adapter) -> None:
-    """Refuse an algorithm that cannot learn the environment's observations or actions."""
-    if config.algorithm.normalize_observations and env.env_spec.observation.is_image:
-        raise UserError(
-            f"{describe(env)} has images, which networks scale themselves: "
-            "leave normalize_observations off (--no-normalize-observations)"
-        )
-    kind = "discrete" if env.env_spec.discrete else "continuous"
-    if config.algorithm.actions in (kind, "both"):
-        return
-    fitting = [
-        name
-        for name, algorithm in ALGORITHMS.items()
-        if algorithm.actions in (kind, "both") and algorithm.on_policy == config.algorithm.on_policy
-    ]
-    raise UserError(
-        f"{describe(env)} has {kind} actions, which {config.algorithm.name} cannot learn: "
-        f"choose --algorithm {' or '.join(fitting)}"
-    )

@@ -39,5 +39,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
 
 def environment_error(when: str, learner: int, error: Exception) -> TrainingStopped:
     """The error for an exception that an environment raised."""
-    text = f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
     return TrainingStopped(f"the environment of learner {learner} raised {when}: {text}")

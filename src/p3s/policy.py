@@ -20,8 +20,10 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config import build, field_values
 from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, seeing
 from p3s.envs.flattening import NotThisSpace, flatten_observation
+from p3s.envs.masks import checked_mask
 from p3s.errors import UserError
 from p3s.experience.normalization import Scaling, identity_scaling, normalize
+from p3s.masks import join_mask
 from p3s.policy_file import (
     CHECKSUM,
     FIRST_FORMAT,
@@ -34,6 +36,7 @@ from p3s.policy_file import (
 )
 from p3s.runs.files import write_bytes
 from p3s.runs.trust import modules_in, refuse_modules
+from p3s.suitability import algorithms_with_masks
 from p3s.trees import flatten_names, unflatten_names
 from p3s.types import EnvSpec, Params
 
@@ -88,18 +91,24 @@ class Policy:
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
+        action_masks: Any = None,
     ) -> tuple[np.ndarray, None]:
         """Actions for one observation or a batch of them, as Stable-Baselines3 has it.
 
         Observations are the environment's own, dicts and tuples too, or flat as this policy's
         `make_env` gives them: if `observations_seen` is 2, the latest and the one before it, side
         by side. `state` and `episode_start` are there for callers that pass them.
+        action_masks: which actions are allowed, (actions,) or (batch, actions), where observations
+        do not end with their masks; by default, all.
         """
         given = self._flat(observation)
         if self.spec.observation.is_image and given.dtype != np.uint8:
             raise UserError(f"this policy takes images as uint8 pixels, not {given.dtype}")
         observation = np.asarray(given, self.spec.observation.dtype)
-        shape = self.spec.observation.shape
+        shape = self.spec.features.shape
+        whole = self.spec.observation.shape
+        if self.spec.masked and action_masks is None and observation.shape[-1:] == whole[-1:]:
+            shape = whole
         batch = observation.shape[: observation.ndim - len(shape)]
         if observation.shape != (*batch, *shape) or len(batch) > 1:
             one = ", ".join(map(str, shape))
@@ -107,14 +116,15 @@ class Policy:
                 f"an observation of shape {list(observation.shape)} does not fit: "
                 f"this policy takes [{one}] or [batch, {one}]{self._side_by_side}"
             )
-        action = self.act(observation, deterministic)
+        mask = None if shape == whole and action_masks is None else self._mask(action_masks, batch)
+        action = self.act(observation, deterministic, mask)
         if self.spec.discrete:
             return action + self.about["action_start"], None
         low, high = (np.asarray(self.about[name]) for name in ("action_low", "action_high"))
         scaled = (low + high) / 2 + (high - low) / 2 * action
         own = np.clip(scaled, low, high)
-        whole = self.about.get("action_dtype")
-        own = own.astype(np.float32) if whole is None else np.rint(own).astype(whole)
+        integers = self.about.get("action_dtype")
+        own = own.astype(np.float32) if integers is None else np.rint(own).astype(integers)
         return own.reshape(batch + tuple(self.about["action_shape"])), None
 
     def _flat(self, observation: Any) -> np.ndarray:
@@ -134,19 +144,39 @@ class Policy:
         flat = gray and array.ndim in (2, 3) and array.shape[-2:] == shape[:2]
         return array[..., None] if flat else array
 
+    def _mask(self, given: Any, batch: tuple[int, ...]) -> np.ndarray:
+        """Masks for a batch of observations; none given allow everything."""
+        size = self.spec.action_size
+        if not self.algorithm.keeps_to_masks:
+            able = " or ".join(algorithms_with_masks())
+            raise UserError(f"{self.algorithm.name} cannot keep to action_masks: {able} can")
+        try:
+            mask = np.ones(size, bool) if given is None else checked_mask(given, size)
+            return np.broadcast_to(mask, (*batch, size))
+        except ValueError as error:
+            raise UserError(f"action_masks do not fit: {error}") from error
+
     @property
     def _side_by_side(self) -> str:
         count = self.observations_seen
         return f", the latest {count} observations side by side, newest first" * (count > 1)
 
-    def act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
+    def act(
+        self, observation: np.ndarray, deterministic: bool = True, mask: np.ndarray | None = None
+    ) -> np.ndarray:
         """Actions as the network gives them, in [-1, 1]; `make_env`'s environments take these.
 
+        mask: which actions are allowed, (batch..., actions), if the observation does not say it.
         Stochastic actions of an on-policy algorithm may lie outside; the environments clip them.
         """
         self._num_calls += 1
         key = jax.random.key(self._num_calls)
+        axes = len(self.spec.observation.shape)
+        if mask is not None and self.spec.masked:
+            observation, mask = join_mask(observation, mask, axes), None
         seen = normalize(observation, self.scaling)
+        if mask is not None:
+            seen = join_mask(seen, mask, axes)
         return np.asarray(self._act[not deterministic](self.params, seen, key))
 
     def save(self, path: str | Path) -> None:
@@ -166,6 +196,7 @@ class Policy:
             "observation_dtype": self.spec.observation.dtype,
             "action_size": self.spec.action_size,
             "discrete": self.spec.discrete,
+            **({"masked": True} if self.spec.masked else {}),
             **self.about,
         }
         description[CHECKSUM] = checksum(description, arrays)
@@ -184,7 +215,8 @@ class Policy:
             env = EnvName.from_json(own)
         if env is None:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
-        return seeing(partial(make_env, env, delay, render_mode), self.observations_seen)()
+        make = partial(make_env, env, delay, render_mode)
+        return seeing(make, self.observations_seen, self.spec.masked)()
 
     def check_modules(self) -> None:
         """Refuse to import the modules of the environment that a stranger's file names."""

@@ -70,7 +70,11 @@ def read_spec(description: dict[str, Any]) -> EnvSpec:
         raise ValueError("its observations make no sense")
     if not _is_size(size) or not isinstance(discrete, bool):
         raise ValueError("its actions make no sense")
-    return EnvSpec(ObservationSpec(tuple(shape), dtype), size, discrete)
+    masked = description.pop("masked", False)
+    spec = EnvSpec(ObservationSpec(tuple(shape), dtype), size, discrete, masked)
+    if not isinstance(masked, bool) or (masked and not discrete) or spec.features.shape[-1] < 1:
+        raise ValueError("its masks make no sense")
+    return spec
 
 
 def check_layers(fields: Any, largest: int) -> None:
@@ -102,7 +106,7 @@ def check_about(about: dict[str, Any], spec: EnvSpec) -> None:
             raise ValueError("action_dtype is no type of whole numbers")
     if about.get("observation_space") is not None:
         seen = about.get("observations_seen", 1)
-        if flat_size(about["observation_space"]) * seen != spec.observation_size:
+        if flat_size(about["observation_space"]) * seen != spec.features.size:
             raise ValueError("observation_space does not fit its observations")
     if not _is_size(about.get("observations_seen", 1)):
         raise ValueError("observations_seen is no number of observations")

@@ -3,7 +3,8 @@
 continuous    action (batch, ...) float32 = center + half * tanh(layers(observation)),
               or clip(layers(observation), -1, 1) where the algorithm does not squash;
               whole numbers (int64) where the environment takes those
-discrete      action (batch,) int64 = start + argmax(layers(observation))
+discrete      action (batch,) int64 = start + argmax(layers(observation)); with masks, over what a
+              second input, action_mask (batch, actions) bool, allows
 
 The normalization of observations, if there is one, comes first.
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 from p3s.errors import UserError
 from p3s.experience.normalization import LARGEST, Scaling
+from p3s.masks import FORBIDDEN
 from p3s.networks import LAYER_NORM_EPSILON, Activation, Layers
 from p3s.policy import Policy
 
@@ -53,10 +55,18 @@ def export_onnx(policy: Policy, path: str | Path) -> None:
     if network is None or dense is None:
         kind = policy.algorithm.name if network is None else f"network {network.network.name}"
         raise UserError(f"this policy cannot be exported: only dense layers can, not {kind}")
-    before, scaling, value = _normalizing_nodes(helper, policy.scaling)
+    scaling = policy.scaling
+    if scaling is not None:
+        scaling = Scaling(*(part[: policy.spec.features.size] for part in scaling))
+    before, scaling, value = _normalizing_nodes(helper, scaling)
     nodes, constants, value = _dense_nodes(helper, dense, network.network.activation, value)
     nodes, constants = [*before, *nodes], {**scaling, **constants}
     if policy.spec.discrete:
+        if policy.spec.masked:
+            constants["forbidden"] = np.asarray(FORBIDDEN, np.float32)
+            choice = ["action_mask", value, "forbidden"]
+            nodes.append(helper.make_node("Where", choice, ["allowed"]))
+            value = "allowed"
         constants["start"] = np.asarray(policy.about["action_start"], np.int64)
         nodes.append(helper.make_node("ArgMax", [value], ["index"], axis=-1, keepdims=0))
         nodes.append(helper.make_node("Add", ["index", "start"], ["action"]))
@@ -86,10 +96,14 @@ def export_onnx(policy: Policy, path: str | Path) -> None:
         else:
             nodes.append(helper.make_node("Identity", [value], ["action"]))
         output = helper.make_tensor_value_info("action", kind, ["batch", *shape])
+    inputs = [_info(helper, TensorProto, "observation", policy.spec.features.size)]
+    if policy.spec.masked:
+        shape = ["batch", policy.spec.action_size]
+        inputs.append(helper.make_tensor_value_info("action_mask", TensorProto.BOOL, shape))
     graph = helper.make_graph(
         nodes,
         "p3s-policy",
-        [_info(helper, TensorProto, "observation", policy.spec.observation_size)],
+        inputs,
         [output],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )

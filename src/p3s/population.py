@@ -135,15 +135,19 @@ class Population:
         state: Any = None,
         episode_start: Any = None,
         deterministic: bool = True,
+        action_masks: Any = None,
     ) -> tuple[np.ndarray, None]:
         """The best policy's actions in the environment's own range, as Stable-Baselines3 has it.
 
         observation: one of the environment's own, or flat ones, also a batch of them.
+        action_masks: which actions are allowed, as in `Policy.predict`.
         """
         time_step = self._training.counters.time_step
         if self._predicting is None or self._predicting[0] != time_step:
             self._predicting = (time_step, self.policy)
-        return self._predicting[1].predict(observation, state, episode_start, deterministic)
+        return self._predicting[1].predict(
+            observation, state, episode_start, deterministic, action_masks
+        )
 
     _predicting: tuple[int, Policy] | None = None
 

@@ -163,7 +163,7 @@ REWARD_SCALE = {
 
 # REDQ's and DroQ's codes: updates per environment step, random steps, and target entropies per
 # action dimension (in total: Hopper -1, HalfCheetah and Walker2d -3, Ant -4, Humanoid -2).
-MANY_UPDATES = {"redq": 20, "droq": 20}
+REDQ_FORMS = ("redq", "droq")
 REDQ_INITIAL_TOTAL_STEPS = 5000
 REDQ_TARGET_ENTROPY = {
     "Hopper": -1 / 3,
@@ -176,9 +176,15 @@ REDQ_TARGET_ENTROPY = {
 # The largest quantiles that TQC's authors leave out, where it is not the field's default.
 TQC_NUM_DROPPED = {"Hopper": 5, "HalfCheetah": 0}
 
-# CrossQ's code.
+# CrossQ's and XQC's codes.
 CROSSQ_INITIAL_TOTAL_STEPS = 5000
 CROSSQ_SWIMMER_DISCOUNT = 0.9999
+# XQC's discount factor looks a fifth of an episode ahead, within bounds.
+XQC_HORIZON = 1 / 5
+XQC_DISCOUNTS = (0.95, 0.995)
+
+# Updates per environment step in the codes of those who make several.
+MANY_UPDATES = {"redq": 20, "droq": 20, "xqc": 2}
 
 # Several learners on one replay can lose what they had after hard copies (docs/algorithms/dqn.md).
 DQN_SOFT_TARGETS = {"target_rate": 0.005, "target_period": 1}
@@ -220,7 +226,7 @@ def preset_fields(
         **original,
         "d_min": unit * D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": _own_steps(total, num_envs),
-        **_algorithm_fields(algorithm.name, scheme, family, num_envs),
+        **_algorithm_fields(algorithm.name, scheme, env, num_envs),
         **by_scheme.get(scheme, {}),
     }
     if algorithm.name in MANY_UPDATES:
@@ -230,11 +236,14 @@ def preset_fields(
     return fields
 
 
-def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -> dict[str, Any]:
+def _algorithm_fields(
+    algorithm: str, scheme: str, env: EnvName | None, num_envs: int
+) -> dict[str, Any]:
     """What an algorithm wants under any preset."""
+    family = "" if env is None else env.family
     if algorithm == "dqn":
         return DQN_SOFT_TARGETS if num_envs > 1 and scheme != "distributed" else {}
-    if algorithm in MANY_UPDATES:
+    if algorithm in REDQ_FORMS:
         entropy = REDQ_TARGET_ENTROPY.get(family)
         return {
             "initial_steps": _own_steps(REDQ_INITIAL_TOTAL_STEPS, num_envs),
@@ -244,6 +253,10 @@ def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -
     if algorithm in ("crossq", "crossq_td3"):
         swimmer = {"discount_factor": CROSSQ_SWIMMER_DISCOUNT} if family == "Swimmer" else {}
         return {"initial_steps": _own_steps(CROSSQ_INITIAL_TOTAL_STEPS, num_envs), **swimmer}
+    if algorithm == "xqc":
+        length = None if env is None else env.episode_length
+        discount = {} if length is None else {"discount_factor": xqc_discount(length)}
+        return {"initial_steps": _own_steps(CROSSQ_INITIAL_TOTAL_STEPS, num_envs), **discount}
     if algorithm == "tqc":
         return {"num_dropped": TQC_NUM_DROPPED[family]} if family in TQC_NUM_DROPPED else {}
     if algorithm not in ("sac_2018", "sql"):
@@ -256,6 +269,12 @@ def _algorithm_fields(algorithm: str, scheme: str, family: str, num_envs: int) -
         "initialization": "xavier",
         **({} if scale is None else {"reward_scale": scale}),
     }
+
+
+def xqc_discount(episode_length: int) -> float:
+    """1 - 1/h, with h a fifth of an episode; rounded, to be readable in records."""
+    lowest, highest = XQC_DISCOUNTS
+    return round(min(max(1 - 1 / (XQC_HORIZON * episode_length), lowest), highest), 6)
 
 
 def _own_steps(total_steps: int, num_envs: int) -> int:

@@ -25,8 +25,8 @@ import jax
 
 from p3s import chief
 from p3s.callbacks import StopRule, from_options
-from p3s.config import Config, check_environment
-from p3s.envs import Adapter, expecting, seeing
+from p3s.config import Config
+from p3s.envs import Adapter, adapted, expecting
 from p3s.envs.workers import make_copies
 from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.evaluation import EvaluationQueue, Evaluator, unstack
@@ -41,6 +41,7 @@ from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
 from p3s.runs.best_policy import BestPolicy
 from p3s.runs.records import NoFolder, RunFolder
+from p3s.suitability import check_environment
 from p3s.trees import pick
 from p3s.types import Episode, Params
 
@@ -54,7 +55,7 @@ class Training:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        make = seeing(make, config.algorithm.observations_seen)
+        make = adapted(make, config.algorithm.observations_seen)
         example = make()
         check_environment(config, example)
         self.spec, self.about_spaces = example.env_spec, example.about_spaces()

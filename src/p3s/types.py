@@ -47,6 +47,8 @@ class EnvSpec:
     observation: ObservationSpec
     action_size: int
     discrete: bool = False
+    masked: bool = False
+    """Whether observations end with a mask of the allowed actions (`masks.py`)."""
 
     @classmethod
     def flat(cls, observation_size: int, action_size: int, discrete: bool = False) -> EnvSpec:
@@ -58,9 +60,19 @@ class EnvSpec:
         """Numbers in one observation."""
         return self.observation.size
 
+    @property
+    def features(self) -> ObservationSpec:
+        """What networks see: an observation without its mask."""
+        if not self.masked:
+            return self.observation
+        *others, last = self.observation.shape
+        columns = -(-self.action_size // prod(others))
+        return ObservationSpec((*others, last - columns), self.observation.dtype)
+
     def __str__(self) -> str:
-        shape = "×".join(map(str, self.observation.shape))
-        kind = "actions" if self.discrete else "action dimensions"
+        shape = "×".join(map(str, self.features.shape))
+        kind = "masked actions" if self.masked else "actions"
+        kind = kind if self.discrete else "action dimensions"
         return f"{self.observation.dtype} observations of {shape} and {self.action_size} {kind}"
 
 

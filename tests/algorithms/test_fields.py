@@ -52,13 +52,15 @@ class TestFields:
         "exploration_noise_kind": "gaussian",
         "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
         "precision": "bfloat16", "subset_size": 1, "policy_estimate": "mean",
-        "num_quantiles": 5, "num_dropped": 0,
+        "num_quantiles": 5, "num_dropped": 0, "num_bins": 51,
     }  # fmt: skip
     only_in_updates = (
         "double", "num_value_actions", "num_particles", "subset_size", "policy_estimate",
         "num_dropped",
     )  # fmt: skip
-    elsewhere = ("batch_size", "policy_period", "n_step", "normalize_observations")
+    elsewhere = (
+        "batch_size", "policy_period", "n_step", "normalize_observations", "normalize_rewards",
+    )  # fmt: skip
     """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""
 
     def numbers(self, made: Algorithm) -> dict[str, float]:
@@ -125,7 +127,7 @@ class TestFields:
             assert ours != theirs, name
 
     def other(self, name: str, value: float) -> float:
-        if name in ("target_period", "epsilon_updates"):
+        if name in ("target_period", "epsilon_updates", "learning_rate_steps"):
             return 3
         return value * 0.3 if value else 0.5
 

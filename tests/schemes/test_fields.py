@@ -21,7 +21,7 @@ OTHER_VALUES = {
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
         "distance_estimate": "every_minibatch", "distances_exclude": "new_best",
         "guide_from_start": False, "batch_size": 9, "policy_period": 3, "n_step": 3,
-        "normalize_observations": True,
+        "normalize_observations": True, "normalize_rewards": True,
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
@@ -134,7 +134,8 @@ class TestFields:
 
     def test_all_are_covered(self):
         """The fields of algorithms that the loop does not use: ../algorithms/test_fields.py."""
-        used_by_the_loop = {"batch_size", "policy_period", "n_step", "normalize_observations"}
+        used_by_the_loop = {"batch_size", "policy_period", "n_step"}
+        used_by_the_loop |= {"normalize_observations", "normalize_rewards"}
         known, covered = set(used_by_the_loop), set()
         for scheme in SCHEMES:
             algorithm = "ppo" if scheme == "rollout" else "td3"

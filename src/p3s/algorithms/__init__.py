@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from p3s.algorithms.sql import SQL
     from p3s.algorithms.td3 import TD3
     from p3s.algorithms.tqc import TQC
+    from p3s.algorithms.xqc import XQC
 
 ALGORITHMS: Registry[Algorithm] = Registry(
     {
@@ -68,6 +69,11 @@ ALGORITHMS: Registry[Algorithm] = Registry(
         "crossq_td3": Listed(
             "p3s.algorithms.crossq_td3:CrossQTD3",
             "Twin delayed policy gradient with batch normalization and without targets.",
+            "continuous",
+        ),
+        "xqc": Listed(
+            "p3s.algorithms.xqc:XQC",
+            "Soft actor-critic with binned returns, batch normalization and unit weights.",
             "continuous",
         ),
         "sql": Listed(
@@ -119,6 +125,7 @@ __all__ = [
     "SQL",
     "TD3",
     "TQC",
+    "XQC",
     "Algorithm",
     "CrossQ",
     "CrossQTD3",

@@ -28,6 +28,8 @@ class Algorithm:
     """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
     """Whether it learns from its own rollouts (`on_policy.py`) instead of a replay."""
+    keeps_to_masks: ClassVar[bool] = False
+    """Whether it takes only actions that the mask after an observation allows (`masks.py`)."""
     observations_seen: ClassVar[int] = 1
     """How many of the latest observations make up what policy and values see, the newest first."""
 

@@ -15,6 +15,9 @@ the parameters: it falls linearly from `epsilon_start` to `epsilon_end` over `ep
 updates. A copy of a policy explores as the original does; equal start and end give a constant
 epsilon.
 
+Where the environment masks actions (`masks.py`), forbidden ones are taken neither greedily nor at
+random, are never a*, and have no probability under B.
+
 Differs from the original in: Adam; sizes and periods that suit small worlds, chosen
 on CartPole-v1; errors are clipped at 10 instead of 1, since rewards are not clipped; double
 Q-learning (van Hasselt et al. 2016); the dueling form (Wang et al. 2016) shares all hidden layers
@@ -33,6 +36,7 @@ import jax.numpy as jnp
 from p3s.algorithms.off_policy import WithTargets, bootstrap
 from p3s.algorithms.parts.categorical import at_action, categorical_kl
 from p3s.field_types import Count, Positive, Share, Sizes
+from p3s.masks import allowed_only, split_mask
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.trees import Carried, follow_every
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -45,9 +49,10 @@ def dueling_values(outputs: jax.Array) -> jax.Array:
 
 
 def all_q_values(layers: Model, observation: jax.Array, dueling: bool) -> jax.Array:
-    """Q(s, .), (..., actions)."""
-    outputs = apply_network(layers, observation)
-    return dueling_values(outputs) if dueling else outputs
+    """Q(s, .), (..., actions); forbidden actions have the lowest."""
+    seen, mask = split_mask(observation, layers.shapes[0])
+    outputs = apply_network(layers, seen)
+    return allowed_only(dueling_values(outputs) if dueling else outputs, mask)
 
 
 def huber(error: jax.Array, threshold: float) -> jax.Array:
@@ -81,8 +86,9 @@ def q_loss(
     algorithm: DQN,
 ) -> tuple[jax.Array, tuple[Model, jax.Array]]:
     """mean huber(y - Q(s, a)) + weight * KL, with the mean KL to the guide's Boltzmann policy."""
-    outputs, after = train_network(layers, batch.observation)
-    values = dueling_values(outputs) if algorithm.dueling else outputs
+    seen, mask = split_mask(batch.observation, layers.shapes[0])
+    outputs, after = train_network(layers, seen)
+    values = allowed_only(dueling_values(outputs) if algorithm.dueling else outputs, mask)
     errors = at_action(values, batch.action) - target
     temperature = algorithm.boltzmann_temperature
     distance = categorical_kl(values / temperature, guide_values / temperature).mean()
@@ -97,6 +103,7 @@ class DQN(WithTargets):
     name: ClassVar[str] = "dqn"
     actions: ClassVar[Literal["continuous", "discrete"]] = "discrete"
     has_own_policy: ClassVar[bool] = False
+    keeps_to_masks: ClassVar[bool] = True
 
     hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of the Q network."""
@@ -138,7 +145,7 @@ class DQN(WithTargets):
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         outputs = spec.action_size + (1 if self.dueling else 0)
-        layers = self.init_network(key, [spec.observation.shape], outputs)
+        layers = self.init_network(key, [spec.features.shape], outputs)
         epsilon = Carried(jnp.asarray(self.epsilon_start, jnp.float32))
         return Learner(
             policy={"layers": layers, "epsilon": epsilon},
@@ -156,7 +163,12 @@ class DQN(WithTargets):
         if not explore:
             return action
         choice_key, action_key = jax.random.split(key)
-        random = jax.random.randint(action_key, action.shape, 0, values.shape[-1], jnp.int32)
+        _, mask = split_mask(observation, policy["layers"].shapes[0])
+        if mask is None:
+            random = jax.random.randint(action_key, action.shape, 0, values.shape[-1], jnp.int32)
+        else:
+            equal = allowed_only(jnp.zeros_like(values), mask)
+            random = jax.random.categorical(action_key, equal).astype(jnp.int32)
         chance = jax.random.uniform(choice_key, action.shape, jnp.float32)
         return jnp.where(chance < policy["epsilon"].value, random, action)
 

@@ -28,6 +28,7 @@ from p3s.networks import (
     apply_network,
     init_model,
     network_named,
+    projected,
     train_network,
 )
 from p3s.products import Precision
@@ -53,6 +54,8 @@ class OffPolicy(Algorithm):
     n_step: Count = 1
     """Steps whose rewards are summed up before the value of what follows is added; fewer where an
     episode ends."""
+    normalize_rewards: bool = False
+    """Divide rewards by the standard deviation of the running discounted return."""
     adam_momentum: Decay = 0.9
     """Share of its running mean of gradients that Adam keeps at a step (β1)."""
     discount_factor: Share = 0.99
@@ -67,8 +70,9 @@ class OffPolicy(Algorithm):
     """Width of matrix products: float32, or bfloat16 summed in float32 (faster where the hardware
     has it); everything else stays float32."""
     network: str = "auto"
-    """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms), a
-    registered network of your own, or auto: conv for images and mlp for everything else."""
+    """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms),
+    batch_norm (with XQC's norms and unit weights), a registered network of your own, or auto: conv
+    for images and mlp for everything else."""
 
     def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
         """One estimate from those of the value networks, (networks, ...) -> (...): the smallest.
@@ -79,11 +83,16 @@ class OffPolicy(Algorithm):
 
     def start_optimizer(self, params: Params) -> Params:
         """Adam's state before its first step."""
-        return self._adam.init(trained(params))
+        return self.adam(self.adam_momentum).init(trained(params))
+
+    def adam(self, momentum: float) -> optax.GradientTransformation:
+        """Adam with this share of past gradients kept."""
+        return optax.adam(self.step_size, momentum)
 
     @property
-    def _adam(self) -> optax.GradientTransformation:
-        return optax.adam(self.learning_rate, self.adam_momentum)
+    def step_size(self) -> optax.ScalarOrSchedule:
+        """Adam's step size, or a function that gives it from the number of its steps so far."""
+        return self.learning_rate
 
     def minimize(
         self, loss_of: Loss, params: Params, state: Params
@@ -98,8 +107,8 @@ class OffPolicy(Algorithm):
 
         part = trained(params)
         (loss, (after, rest)), gradient = jax.value_and_grad(loss_of_trained, has_aux=True)(part)
-        updates, state = self._adam.update(gradient, state)
-        return merge(optax.apply_updates(part, updates), after), state, loss, rest
+        updates, state = self.adam(self.adam_momentum).update(gradient, state)
+        return projected(merge(optax.apply_updates(part, updates), after)), state, loss, rest
 
     def init_network(self, key: jax.Array, shapes: list[Shape], output_size: int) -> Model:
         """A network of this algorithm's kind."""
@@ -120,7 +129,7 @@ class OffPolicy(Algorithm):
 
         outputs: numbers that a network gives for an action.
         """
-        observation, action = spec.observation.shape, (spec.action_size,)
+        observation, action = spec.features.shape, (spec.action_size,)
         shapes = [observation] if spec.discrete else [observation, action]
         size = outputs * (spec.action_size if spec.discrete else 1)
         networks = [self.init_network(key, shapes, size) for key in keys]

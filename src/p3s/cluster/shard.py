@@ -17,14 +17,13 @@ import jax
 import numpy as np
 
 from p3s import keys
-from p3s.algorithms.off_policy import OffPolicy
 from p3s.config import Config
 from p3s.envs import Adapter
 from p3s.envs.copies import LocalCopies
 from p3s.errors import TrainingStopped
 from p3s.evaluation.playing import Player, Unit
+from p3s.experience.kinds import make_replay
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
-from p3s.experience.replay import Replay
 from p3s.learning.counters import Counters
 from p3s.learning.divergence import diverged_learners
 from p3s.learning.updater import Updater
@@ -51,17 +50,14 @@ class Shard:
 
     def __init__(self, config: Config, make: Callable[[], Adapter], part: range) -> None:
         options, algorithm, scheme = config.options, config.algorithm, config.scheme
-        assert isinstance(algorithm, OffPolicy)
         self.scheme, self.part, self._seed = scheme, part, options.seed
         self._exchange_period = options.exchange_period
         self.environments = LocalCopies(make, len(part), options.seed, part.start)
         self.spec = self.environments.spec
         moments = RunningMoments(self.spec) if algorithm.normalize_observations else Unnormalized()
         self.normalizer, self.counters = moments, Counters()
-        self.replay = Replay(
-            options.buffer_size, self.spec, algorithm.batch_size, options.seed, moments,
-            algorithm.n_step, slice(part.start, part.stop),
-        )  # fmt: skip
+        own = slice(part.start, part.stop)
+        self.replay = make_replay(config, self.spec, moments, own)
         self.updater = Updater(
             scheme, self.spec, options.seed, self.replay, moments, self.counters, True,
             options.devices, part,

@@ -9,8 +9,9 @@ from typing import Any
 
 import gymnasium
 
-from p3s.envs.adapter import Adapter, describe, expecting, seeing
+from p3s.envs.adapter import Adapter, adapted, describe, expecting, seeing
 from p3s.envs.delay import Delay, DelayedReward
+from p3s.envs.masks import offers_masks
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
 from p3s.errors import UserError, unknown
@@ -92,9 +93,11 @@ __all__ = [
     "DelayedReward",
     "EnvName",
     "EnvSource",
+    "adapted",
     "describe",
     "expecting",
     "make_env",
+    "offers_masks",
     "parse_name",
     "seeing",
 ]

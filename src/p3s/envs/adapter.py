@@ -4,8 +4,8 @@ Observations are flat float32 vectors, or uint8 images (height, width, channels)
 on their way through replay and checkpoints to the network. Every other space is flattened.
 
 An algorithm may want to see the latest few observations at once (`Algorithm.observations_seen`).
-They are put side by side, the newest first, images by their channels. Everything after the adapter
-just sees a longer observation.
+They are put side by side, the newest first, images by their channels. A mask of allowed actions is
+appended (`masks.py`). Everything after the adapter just sees a longer observation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import numpy as np
 from gymnasium import spaces
 
 from p3s.envs.flattening import describe_space
+from p3s.envs.masks import offers_masks, read_mask, refuse_mask
 from p3s.errors import UserError
+from p3s.masks import join_mask, mask_columns
 from p3s.types import EnvSpec, ObservationSpec
 
 
@@ -28,9 +30,12 @@ class Adapter(gymnasium.Wrapper):
 
     observations_seen: how many of the latest observations are shown, the newest first; before the
     first one of an episode there is that one again.
+    masked: whether masks of the allowed actions are appended.
     """
 
-    def __init__(self, env: gymnasium.Env, observations_seen: int = 1) -> None:
+    def __init__(
+        self, env: gymnasium.Env, observations_seen: int = 1, masked: bool = False
+    ) -> None:
         super().__init__(env)
         own = env.observation_space
         if _has_text(own):
@@ -43,8 +48,16 @@ class Adapter(gymnasium.Wrapper):
         self._own_observation_space, self._own_action_space = own, env.action_space
         self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
         self._spec = observation_spec(own)
+        self._masked = masked
+        self.action_mask: np.ndarray | None = None
+        """Which actions are allowed now, if the environment masks them."""
         *others, last = self._spec.shape
-        self._shown = ObservationSpec((*others, observations_seen * last), self._spec.dtype)
+        last *= observations_seen
+        if masked:
+            if not isinstance(env.action_space, spaces.Discrete):
+                raise UserError(f"{describe(env)} has no Discrete actions, which masks belong to")
+            last += mask_columns(self._spec.shape, int(env.action_space.n))
+        self._shown = ObservationSpec((*others, last), self._spec.dtype)
         self._observations_seen = observations_seen
         self._latest: list[np.ndarray] = []
         """What is shown beside the next observation."""
@@ -73,7 +86,7 @@ class Adapter(gymnasium.Wrapper):
         if self._box is not None:
             return EnvSpec(self._shown, int(np.prod(self._box.shape)))
         assert isinstance(self.action_space, spaces.Discrete)
-        return EnvSpec(self._shown, int(self.action_space.n), discrete=True)
+        return EnvSpec(self._shown, int(self.action_space.n), discrete=True, masked=self._masked)
 
     def about_spaces(self) -> dict[str, Any]:
         """What a policy file says of the environment's own actions and observations."""
@@ -97,16 +110,20 @@ class Adapter(gymnasium.Wrapper):
         self._check_spaces()
         if not isinstance(info, dict):
             raise ValueError("reset must return an observation and a dict")
+        if self._box is not None:
+            refuse_mask(self.env, info, describe(self.env))
         first = self._as_array(observation)
         self._latest = [first.copy()] * (self._observations_seen - 1)
-        return self._with_latest(first), info
+        return self._with_mask(self._with_latest(first), info), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(self._own_action(action))
-        if (terminated or truncated) and "final_obs" in info:
+        ended = bool(terminated or truncated)
+        if ended and "final_obs" in info:
             # It has begun the next episode by itself (Gymnasium's autoreset in the same step).
             observation = info["final_obs"]
         seen = self._with_latest(self._as_array(observation))
+        seen = self._with_mask(seen, info, ended, bool(terminated))
         return seen, float(reward), bool(terminated), bool(truncated), info
 
     def _check_spaces(self) -> None:
@@ -126,6 +143,27 @@ class Adapter(gymnasium.Wrapper):
         shown = [observation.copy(), *self._latest]
         self._latest = shown[:-1]
         return np.concatenate(shown, axis=-1)
+
+    def _with_mask(
+        self,
+        observation: np.ndarray,
+        info: dict[str, Any],
+        ended: bool = False,
+        terminated: bool = False,
+    ) -> np.ndarray:
+        """The observation and the mask that belongs to it, if there are masks."""
+        if not self._masked:
+            return observation
+        assert isinstance(self.action_space, spaces.Discrete)
+        mask = read_mask(self.env, info, int(self.action_space.n), ended, terminated)
+        self.action_mask = mask
+        return join_mask(observation, mask, observation.ndim)
+
+    def sample_action(self, space: gymnasium.Space[Any]) -> Any:
+        """A random action that is allowed; space: the action space, or a copy with its own seed."""
+        if self.action_mask is None:
+            return space.sample()
+        return space.sample(self.action_mask.astype(np.int8))
 
     def _as_array(self, observation: Any) -> np.ndarray:
         if self._spec.is_image:
@@ -171,13 +209,28 @@ def _as_bytes(image: Any) -> np.ndarray:
     return array.astype(np.uint8)
 
 
-def seeing(make: Callable[[], Adapter], observations_seen: int) -> Callable[[], Adapter]:
-    """A function that makes the same environments, which show so many observations at once."""
-    return make if observations_seen == 1 else partial(_remake, make, observations_seen)
+def seeing(
+    make: Callable[[], Adapter], observations_seen: int, masked: bool = False
+) -> Callable[[], Adapter]:
+    """A function that makes the same environments, which show so many observations at once.
+
+    masked: and the masks of their actions.
+    """
+    if observations_seen == 1 and not masked:
+        return make
+    return partial(_remake, make, observations_seen, masked)
 
 
-def _remake(make: Callable[[], Adapter], observations_seen: int) -> Adapter:
-    return Adapter(make().env, observations_seen)
+def _remake(make: Callable[[], Adapter], observations_seen: int, masked: bool) -> Adapter:
+    return Adapter(make().env, observations_seen, masked)
+
+
+def adapted(make: Callable[[], Adapter], observations_seen: int = 1) -> Callable[[], Adapter]:
+    """The same with so many observations at once, and with masks if the environments have them."""
+    example = make()
+    masked = offers_masks(example)
+    example.close()
+    return seeing(make, observations_seen, masked)
 
 
 def expecting(make: Callable[[], Adapter], spec: EnvSpec) -> Callable[[], Adapter]:

@@ -71,6 +71,15 @@ class EnvName:
         return re.sub(r"-v\d+$", "", re.split(r"[/:]", self.id)[-1]).removeprefix("Delayed")
 
     @property
+    def episode_length(self) -> int | None:
+        """Most steps of an episode, where Gymnasium knows them without importing anything."""
+        spec = gymnasium.registry.get(self.id)
+        if spec is None:
+            return None
+        own = gymnasium.registry.get(spec.kwargs.get("env_id", ""))
+        return (spec if own is None else own).max_episode_steps
+
+    @property
     def is_delayed(self) -> bool:
         """Whether rewards are paid late, by a wrapper or by the environment's own id."""
         return self.delay is not None or self.id.startswith("p3s/Delayed")

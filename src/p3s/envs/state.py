@@ -190,13 +190,13 @@ def _plays_on(original: gymnasium.Env, copy: gymnasium.Env, left_out: LeftOut, s
     actions = deepcopy(original.action_space)  # the original is captured as it is
     actions.seed(seed)
     for _ in range(3):
-        _, _, terminated, truncated, _ = original.step(actions.sample())
+        _, _, terminated, truncated, _ = original.step(original.sample_action(actions))
         if terminated or truncated:
             original.reset()
     copy.reset(seed=seed + 1)
     restore(copy, capture(original, left_out))
     for _ in range(_PROBE_STEPS):
-        action = actions.sample()
+        action = original.sample_action(actions)
         ours, theirs = original.step(action), copy.step(action)
         if not (np.array_equal(ours[0], theirs[0]) and ours[1:4] == theirs[1:4]):
             return False

@@ -80,6 +80,8 @@ class RunningMoments(Unnormalized):
         self.squares = np.zeros(spec.observation_size)
         """Sum of squared differences from the mean."""
         self.scaling = identity_scaling(spec)
+        self._counted = spec.features.size
+        """Numbers of an observation that are normalized: all but its mask."""
 
     def see(self, observations: np.ndarray) -> None:
         for observation in observations.astype(np.float64):
@@ -87,8 +89,10 @@ class RunningMoments(Unnormalized):
             ahead = observation - self.mean
             self.mean = self.mean + ahead / self.count
             self.squares = self.squares + ahead * (observation - self.mean)
-        deviation = np.sqrt(self.squares / max(self.count, 1) + EPSILON)
-        self.scaling = Scaling(self.mean.astype(np.float32), (1 / deviation).astype(np.float32))
+        mean, squares = self.mean.copy(), self.squares.copy()
+        mean[self._counted :], squares[self._counted :] = 0.0, self.count
+        deviation = np.sqrt(squares / max(self.count, 1) + EPSILON)
+        self.scaling = Scaling(mean.astype(np.float32), (1 / deviation).astype(np.float32))
 
     def snapshot(self) -> dict[str, Any]:
         return {"count": np.array(self.count), "mean": self.mean, "squares": self.squares}

@@ -15,7 +15,15 @@ from p3s import keys
 from p3s.errors import UserError
 from p3s.experience import Batches
 from p3s.experience.normalization import Unnormalized, normalize
-from p3s.experience.rows import empty_rows, fields, pack, record, unpack_transitions
+from p3s.experience.reward_scale import RewardScale
+from p3s.experience.rows import (
+    empty_rows,
+    fields,
+    pack,
+    record,
+    unpack_transitions,
+    without_marks,
+)
 from p3s.experience.streams import MARKS, Streams, rows_of_steps
 from p3s.types import Array, EnvSpec, Transition
 
@@ -86,6 +94,7 @@ class Replay:
 
     num_steps: of the returns that minibatches hold.
     own: the learners that learn from it here, if not all of them do.
+    reward_scale: what the rewards of minibatches are divided by, if they are.
     """
 
     def __init__(
@@ -97,12 +106,15 @@ class Replay:
         normalizer: Unnormalized,
         num_steps: int = 1,
         own: slice = EVERYTHING,
+        reward_scale: RewardScale | None = None,
     ) -> None:
-        self._note = check_memory(capacity, spec, num_steps)
+        marked = reward_scale is not None
+        self._note = check_memory(capacity, spec, num_steps, marked)
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
         self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
         self._streams = Streams(capacity) if num_steps > 1 else None
-        self._marks = () if self._streams is None else MARKS
+        self._rewards = reward_scale
+        self._marks = MARKS if marked or self._streams is not None else ()
         self.ring = Ring(empty_rows(capacity, spec, self._marks))
 
     def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
@@ -113,16 +125,19 @@ class Replay:
     ) -> np.ndarray:
         """One step of these copies as rows for `insert`, here or in another replica."""
         rows = pack(self._spec, transitions, self._marks)
-        if self._streams is not None:
+        if self._marks:
             fields(rows, self._spec, self._marks)["back"] = [copy in ended for copy in copies]
         return rows
 
     def insert(self, rows: np.ndarray, copies: Sequence[int]) -> None:
         """Store one step of these copies; until now `back` says whose episode ended with it."""
-        if self._streams is not None:
-            back = fields(rows, self._spec, self._marks)["back"]
-            ended = [copy for copy, over in zip(copies, back, strict=True) if over]
-            back[:] = self._streams.add(self.ring.num_added, copies, ended)
+        if self._marks:
+            view = fields(rows, self._spec, self._marks)
+            ended = [copy for copy, over in zip(copies, view["back"], strict=True) if over]
+            if self._rewards is not None:
+                self._rewards.see(view["reward"], copies, ended)
+            if self._streams is not None:
+                view["back"] = self._streams.add(self.ring.num_added, copies, ended)
         self.ring.add(rows)
 
     def observations_of(self, rows: np.ndarray) -> np.ndarray:
@@ -133,12 +148,18 @@ class Replay:
         rng = keys.generator(self._seed, "replay", update)
         places = self.ring.draw(rng, (num_batches, self._batch_size), coming, self._own)
         rows = None if places is None else self._rows_at(places, coming)
-        return None if rows is None else Batches(rows, self._normalizer.scaling)
+        if rows is None:
+            return None
+        if self._rewards is not None:
+            view = fields(rows, self._spec, num_steps=self._num_steps)
+            view["reward"] /= self._rewards.divisor(coming > 0)
+        return Batches(rows, self._normalizer.scaling)
 
     def _rows_at(self, places: np.ndarray, coming: int) -> np.ndarray | None:
         """What minibatches hold of these places; None if a coming row may belong to it."""
         if self._streams is None:
-            return self.ring.rows[places]
+            rows = self.ring.rows[places]
+            return without_marks(rows, self._spec) if self._marks else rows
         steps = self._streams.steps_from(places, self._num_steps)
         if coming and self._streams.is_open(steps[:-1]):
             return None
@@ -158,34 +179,41 @@ class Replay:
         return unpack_transitions(spec, rows)
 
     def cut(self) -> None:
-        if self._streams is not None:
-            self._streams.cut()
+        for part in self._parts:
+            part.cut()
 
     def describe(self) -> str:
         return self._note
 
     def snapshot(self) -> dict[str, Any]:
         # Checkpoints write the ring, in segments.
-        return {} if self._streams is None else self._streams.snapshot()
+        return {name: value for part in self._parts for name, value in part.snapshot().items()}
 
     def resume(self, values: dict[str, Any]) -> None:
         if self._streams is not None:
             back = fields(self.ring.rows, self._spec, self._marks)["back"]
             self._streams.resume(values, self.ring.num_added, back)
+        if self._rewards is not None:
+            self._rewards.resume(values)
+
+    @property
+    def _parts(self) -> list[Streams | RewardScale]:
+        """What it remembers beside the rows."""
+        return [part for part in (self._streams, self._rewards) if part is not None]
 
 
-def memory_needed(capacity: int, spec: EnvSpec, num_steps: int = 1) -> int:
-    """Bytes that a replay takes when it is full."""
+def memory_needed(capacity: int, spec: EnvSpec, num_steps: int = 1, marked: bool = False) -> int:
+    """Bytes that a replay takes when it is full; marked: rows say where episodes end."""
     if num_steps == 1:
-        return capacity * record(spec).itemsize
+        return capacity * record(spec, MARKS if marked else ()).itemsize
     return capacity * (record(spec, MARKS).itemsize + np.dtype(np.int64).itemsize)
 
 
-def check_memory(capacity: int, spec: EnvSpec, num_steps: int = 1) -> str:
+def check_memory(capacity: int, spec: EnvSpec, num_steps: int = 1, marked: bool = False) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
-    needed, free = memory_needed(capacity, spec, num_steps), available_memory()
+    needed, free = memory_needed(capacity, spec, num_steps, marked), available_memory()
     if free is not None and needed > free:
-        fits = int(0.8 * free) // memory_needed(1, spec, num_steps)
+        fits = int(0.8 * free) // memory_needed(1, spec, num_steps, marked)
         raise UserError(
             f"a replay of {capacity:,} transitions takes {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free: --buffer-size {fits} would fit"

@@ -6,8 +6,8 @@ A row is a packed record; its fields, in order:
 
 With float32 observations an array of rows is float32 itself. With uint8 images it is uint8, and
 the device reads the float32 fields out of their bytes. Rollouts add two fields, `ended` and
-`present`, and a replay of several-step returns one, `back`. A row of such a return has as many
-rewards and discounts as steps.
+`present`, and a replay of several-step returns or of normalized rewards one, `back`. A row of a
+several-step return has as many rewards and discounts as steps.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ def pack(spec: EnvSpec, transitions: Transition, extra: Sequence[str] = ()) -> n
     for name, values in transitions._asdict().items():
         view[name] = np.reshape(values, view[name].shape)
     return rows
+
+
+def without_marks(rows: np.ndarray, spec: EnvSpec) -> np.ndarray:
+    """The rows without what is extra in them, which comes last."""
+    return np.ascontiguousarray(rows[..., : empty_rows(0, spec).shape[1]])
 
 
 def unpack(spec: EnvSpec, rows: Array, extra: Sequence[str] = ()) -> dict[str, Array]:

@@ -21,6 +21,7 @@ from p3s.errors import TrainingStopped, note
 from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
 from p3s.learning.updater import Updater
+from p3s.networks import projected
 from p3s.schemes import Scheme
 from p3s.trees import merge, trained
 
@@ -60,7 +61,7 @@ def with_copy(
     parts = {name: jax.tree.map(copied, getattr(state, name)) for name in names}
     state = state._replace(**parts)
     policies = scheme.algorithm.policy_of(state.learners)
-    policies = merge(jax.tree.map(perturbed, trained(policies)), policies)
+    policies = projected(merge(jax.tree.map(perturbed, trained(policies)), policies))
     return state._replace(learners=scheme.algorithm.with_policy(state.learners, policies))
 
 

@@ -26,6 +26,7 @@ from p3s.experience.returns import RecentReturns
 from p3s.learning.counters import Counters
 from p3s.learning.metrics import MetricsWindow
 from p3s.learning.program import Pattern, Program, repeated_unit
+from p3s.masks import allowed_only, split_mask
 from p3s.schemes import Scheme
 from p3s.trees import flatten_names, unflatten_names
 from p3s.types import EnvSpec
@@ -80,6 +81,10 @@ class Updater:
         if time_step <= self.scheme.num_random_steps:
             rng = keys.generator(self._seed, "random_action", time_step)
             count, size = self.scheme.num_envs, self._spec.action_size
+            if self._spec.masked:
+                _, mask = split_mask(observations, self._spec.features.shape)
+                chances = np.asarray(rng.random((count, size)))[self._copies]
+                return np.asarray(allowed_only(chances, mask)).argmax(axis=1)
             if self._spec.discrete:
                 return rng.integers(0, size, count)[self._copies]
             return rng.uniform(-1, 1, (count, size)).astype(np.float32)[self._copies]

@@ -24,6 +24,7 @@ Inputs come separately: an observation, or an observation and an action. Images 
 from __future__ import annotations
 
 from p3s.errors import UserError
+from p3s.networks.batch_norm import BatchNorm
 from p3s.networks.batch_renorm import BatchRenorm
 from p3s.networks.conv import NATURE_ENCODER, Conv, image_patches, num_places
 from p3s.networks.layers import (
@@ -47,6 +48,7 @@ from p3s.networks.models import (
     apply_network,
     init_model,
     part,
+    projected,
     train_network,
 )
 
@@ -57,6 +59,7 @@ __all__ = [
     "NATURE_ENCODER",
     "NETWORKS",
     "Activation",
+    "BatchNorm",
     "BatchRenorm",
     "Conv",
     "Dropout",
@@ -75,11 +78,14 @@ __all__ = [
     "network_named",
     "num_places",
     "part",
+    "projected",
     "scaled_image",
     "train_network",
 ]
 
-NETWORKS: dict[str, type[Network]] = {network.name: network for network in (MLP, Conv, BatchRenorm)}
+NETWORKS: dict[str, type[Network]] = {
+    network.name: network for network in (MLP, Conv, BatchRenorm, BatchNorm)
+}
 
 
 def network_named(name: str) -> type[Network]:

@@ -43,11 +43,12 @@ LARGEST_R, LARGEST_D = 3.0, 5.0
 SMALLEST_VARIANCE = 1e-12
 
 
-def init_norm(size: int) -> Params:
-    """Scale and shift, and the running statistics."""
+def init_norm(size: int, shifts: bool = True) -> Params:
+    """Scale and, if it shifts, shift, and the running statistics."""
+    shift = {"shift": jnp.zeros(size, jnp.float32)} if shifts else {}
     return {
         "scale": jnp.ones(size, jnp.float32),
-        "shift": jnp.zeros(size, jnp.float32),
+        **shift,
         "running": Carried(
             {
                 "mean": jnp.zeros(size, jnp.float32),
@@ -59,25 +60,33 @@ def init_norm(size: int) -> Params:
 
 
 def normalize(
-    norm: Params, inputs: jax.Array, train: bool, warm_up: int
+    norm: Params, inputs: jax.Array, train: bool, warm_up: int | None
 ) -> tuple[jax.Array, Params]:
-    """Normalized inputs, (rows, size), and the norm with its statistics after the pass."""
+    """Normalized inputs, (rows, size), and the norm with its statistics after the pass.
+
+    warm_up: passes of plain batch normalization; None: all of them.
+    """
     running = norm["running"].value
     mean, variance = running["mean"], running["variance"]
     if train:
         own_mean, own_variance = inputs.mean(axis=0), inputs.var(axis=0)
-        r, d = corrections(own_mean, own_variance, running, warm_up)
-        # The square root has no slope at 0, where a unit is dead or an observation constant.
-        deviation = jnp.sqrt(jnp.maximum(own_variance, SMALLEST_VARIANCE))
-        mean = own_mean - d * deviation / r
-        variance = own_variance / r**2
+        mean, variance = own_mean, own_variance
+        if warm_up is not None:
+            r, d = corrections(own_mean, own_variance, running, warm_up)
+            # The square root has no slope at 0, where a unit is dead or an observation constant.
+            deviation = jnp.sqrt(jnp.maximum(own_variance, SMALLEST_VARIANCE))
+            mean = own_mean - d * deviation / r
+            variance = own_variance / r**2
         running = {
             "mean": MOMENTUM * running["mean"] + (1 - MOMENTUM) * own_mean,
             "variance": MOMENTUM * running["variance"] + (1 - MOMENTUM) * own_variance,
             "passes": running["passes"] + 1,
         }
     outputs = (inputs - mean) * jax.lax.rsqrt(variance + EPSILON)
-    return outputs * norm["scale"] + norm["shift"], {**norm, "running": Carried(running)}
+    outputs = outputs * norm["scale"]
+    if "shift" in norm:
+        outputs = outputs + norm["shift"]
+    return outputs, {**norm, "running": Carried(running)}
 
 
 def corrections(
@@ -92,11 +101,16 @@ def corrections(
     return jax.lax.stop_gradient((jnp.where(warm, r, 1.0), jnp.where(warm, d, 0.0)))
 
 
-def fold(norm: Params, layer: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """A dense layer that does what a norm in evaluation mode and this layer do."""
+def scale_and_shift(norm: Params) -> tuple[jax.Array, jax.Array]:
+    """What a norm does in evaluation mode: inputs * scale + shift."""
     running = norm["running"].value
     scale = norm["scale"] / jnp.sqrt(running["variance"] + EPSILON)
-    shift = norm["shift"] - running["mean"] * scale
+    return scale, norm.get("shift", 0.0) - running["mean"] * scale
+
+
+def fold(norm: Params, layer: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """A dense layer that does what a norm in evaluation mode and this layer do."""
+    scale, shift = scale_and_shift(norm)
     bias = layer["bias"] + shift @ layer["weight"]
     return {**layer, "weight": scale[:, None] * layer["weight"], "bias": bias}
 

@@ -49,6 +49,13 @@ class Network:
         """
         raise NotImplementedError
 
+    def project(self, params: Params) -> Params:
+        """The nearest parameters that this network may have; stacked ones too.
+
+        Whatever has changed parameters, by a gradient or by evolution, calls `projected` after it.
+        """
+        return params
+
     def dense(self, params: Params) -> Layers | None:
         """In evaluation mode: dense layers with `activation` between them that do the same.
 
@@ -110,6 +117,17 @@ def train_network(
     options = _dropout_option(model.network, dropout)
     outputs, params = model.network.apply(model.params, *inputs, train=True, **options)
     return outputs, replace(model, params=params)
+
+
+def projected(tree: Params) -> Params:
+    """The tree with the parameters of every model projected to what its network allows."""
+
+    def project(node: Params) -> Params:
+        if not isinstance(node, Model):
+            return node
+        return replace(node, params=node.network.project(node.params))
+
+    return jax.tree.map(project, tree, is_leaf=lambda node: isinstance(node, Model))
 
 
 def _dropout_option(network: Network, dropout: Dropout | None) -> dict[str, Dropout]:

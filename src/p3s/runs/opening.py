@@ -14,7 +14,7 @@ import jax
 
 from p3s.cluster.training import ShardedTraining
 from p3s.config import Config, field_values
-from p3s.envs import Adapter, make_env
+from p3s.envs import Adapter, adapted, make_env
 from p3s.errors import UserError
 from p3s.experience.replay import available_memory
 from p3s.learning import devices
@@ -141,7 +141,7 @@ def check_size(config: Config, make: MakeEnv) -> None:
         check_layers(field_values(config.algorithm), LARGEST_LAYER)
     except ValueError as error:
         raise UserError(str(error)) from error
-    example = make()
+    example = adapted(make, config.algorithm.observations_seen)()
     spec, free = example.env_spec, available_memory()
     example.close()
     state = jax.eval_shape(lambda: config.scheme.init(jax.random.key(0), spec))

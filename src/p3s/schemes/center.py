@@ -23,6 +23,7 @@ import optax
 from p3s.algorithms import Algorithm
 from p3s.field_types import Count, NonNegative, Positive
 from p3s.learning.learners import distances
+from p3s.networks import projected
 from p3s.schemes.base import StepScheme
 from p3s.trees import merge, pick, trained
 from p3s.types import EnvSpec, Guide, Learner, Params
@@ -94,7 +95,8 @@ class Center(StepScheme):
 
         loss, gradient = jax.value_and_grad(loss_of)(part)
         updates, optimizer = self._optimizer.update(gradient, state.center_optimizer)
-        return merge(optax.apply_updates(part, updates), pick(policies, 0)), optimizer, loss
+        center = merge(optax.apply_updates(part, updates), pick(policies, 0))
+        return projected(center), optimizer, loss
 
     def review(
         self,

@@ -35,6 +35,7 @@ import numpy as np
 from p3s import chief
 from p3s.field_types import Count, CountOrZero, NonNegative, Share
 from p3s.learning.learners import act, init_learners, update_learners
+from p3s.networks import projected
 from p3s.schemes.base import EpisodeScheme
 from p3s.trees import merge, pick, trained
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -221,7 +222,7 @@ class ERL(BesideLearner):
             about["synchronized"] = place
         stacked = [np.stack(entries) for entries in zip(*genomes, strict=True)]
         after = ERLState(
-            merge(jax.tree.unflatten(structure, stacked), carried),
+            projected(merge(jax.tree.unflatten(structure, stacked), carried)),
             pick(state.population, int(ranking[0])),
             state.learners,
             jnp.int32(generation),

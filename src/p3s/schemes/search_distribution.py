@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s.field_types import Count, NonNegative, Share
+from p3s.networks import projected
 from p3s.schemes.base import EpisodeScheme
 from p3s.trees import merge, pick, trained
 from p3s.types import Params
@@ -66,7 +67,7 @@ def draw_policies(
 
     drawn = [draw(*each) for each in zip(leaf_keys, leaves, jax.tree.leaves(variance), strict=True)]
     carried = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], count, axis=0), mean)
-    return merge(jax.tree.unflatten(structure, drawn), carried)
+    return projected(merge(jax.tree.unflatten(structure, drawn), carried))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,7 @@ class SearchDistribution(EpisodeScheme):
         mean, variance = fit(
             trained(state.mean), trained(elites), weights, self.variance_estimate, damping
         )
-        mean = merge(mean, pick(elites, 0))
+        mean = projected(merge(mean, pick(elites, 0)))
         return state._replace(mean=mean, variance=variance, damping=damping)
 
     def spread(self, state: Any) -> dict[str, float]:

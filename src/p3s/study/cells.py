@@ -13,7 +13,7 @@ from typing import Any
 
 import gymnasium
 
-from p3s.config import Config, check_environment, resolve
+from p3s.config import Config, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError, unknown
 from p3s.field_types import Mismatch, convert, field_types
@@ -21,6 +21,7 @@ from p3s.run_options import RunOptions
 from p3s.runs.trust import modules_in, refuse_modules
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
+from p3s.suitability import check_environment
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from rich.table import Table
 
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.config import Config
-from p3s.envs import Adapter, EnvName, make_env
+from p3s.envs import Adapter, EnvName, adapted, make_env
 from p3s.experience import replay
 from p3s.learning import devices
 from p3s.report.formatting import count_text
@@ -90,12 +90,13 @@ def replay_bytes(config: Config, spec: EnvSpec) -> int:
     if not isinstance(config.algorithm, OffPolicy):
         return 0
     rows = min(config.options.buffer_size, config.options.steps)
-    return replay.memory_needed(rows, spec, config.algorithm.n_step)
+    algorithm = config.algorithm
+    return replay.memory_needed(rows, spec, algorithm.n_step, algorithm.normalize_rewards)
 
 
 def environment_cost(name: EnvName, seconds: float) -> EnvironmentCost:
     """An environment's sizes, and the time of a random step measured over `seconds`."""
-    env = make_env(name)
+    env = adapted(partial(make_env, name))()
     try:
         limit = env.env.spec.max_episode_steps if env.env.spec is not None else None
         step_seconds = _random_step_seconds(env, seconds) if seconds > 0 else 0.0
@@ -109,7 +110,7 @@ def _random_step_seconds(env: Adapter, seconds: float) -> float:
     env.action_space.seed(0)
     steps, started = 0, time.perf_counter()
     while time.perf_counter() < started + seconds:
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        _, _, terminated, truncated, _ = env.step(env.sample_action(env.action_space))
         steps += 1
         if terminated or truncated:
             env.reset()

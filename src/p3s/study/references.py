@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -24,6 +25,7 @@ from gymnasium import spaces
 from p3s import keys
 from p3s.config import Config
 from p3s.envs import EnvName, make_env
+from p3s.envs.masks import sample_allowed
 from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
 from p3s.evaluation import LONGEST_EPISODE
@@ -45,11 +47,11 @@ def measure(name: EnvName) -> Reference:
         returns: dict[str, list[float]] = {}
         if isinstance(env.action_space, spaces.Box):
             idle = idle_action(env.action_space)
-            returns["idle"] = [_play(env, episode, lambda: idle) for episode in range(EPISODES)]
+            returns["idle"] = [_play(env, episode, lambda _: idle) for episode in range(EPISODES)]
         returns["random"] = []
         for episode in range(EPISODES):
             env.action_space.seed(keys.integer(0, "reference_actions", episode))
-            returns["random"].append(_play(env, episode, env.action_space.sample))
+            returns["random"].append(_play(env, episode, partial(sample_allowed, env)))
     finally:
         env.close()
     if not np.isfinite([*returns.values()]).all():
@@ -62,12 +64,12 @@ def idle_action(space: spaces.Box) -> np.ndarray:
     return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
 
 
-def _play(env: gymnasium.Env, episode: int, act: Callable[[], Any]) -> float:
-    """The return of one episode."""
-    env.reset(seed=keys.integer(0, "reference_episode", episode))
+def _play(env: gymnasium.Env, episode: int, act: Callable[[dict[str, Any]], Any]) -> float:
+    """The return of one episode; act: an action, from `info`."""
+    _, info = env.reset(seed=keys.integer(0, "reference_episode", episode))
     total = 0.0
     for _ in range(LONGEST_EPISODE):
-        _, reward, terminated, truncated, _ = env.step(act())
+        _, reward, terminated, truncated, info = env.step(act(info))
         total += float(reward)
         if terminated or truncated:
             return total

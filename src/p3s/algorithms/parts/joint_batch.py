@@ -1,4 +1,4 @@
-"""Q-learning without target networks, by batch normalization (CrossQ, Bhatt et al. 2024).
+"""A joint batch for Qs with batch normalization (CrossQ, Bhatt et al. 2024).
 
     q, q' = Q_j([s; s'], [a; a'])      one pass in training mode over both halves
     minimize sum_j ½ mean (y - q)²,    y from q', without gradient
@@ -20,6 +20,21 @@ from p3s.networks import train_network
 from p3s.types import Params, Transition
 
 
+def joint_pass(
+    values: Params, batch: Transition, next_action: jax.Array
+) -> tuple[jax.Array, jax.Array, Params]:
+    """Outputs of stacked networks at (s, a) and at (s', a'), (networks, batch, outputs) each.
+
+    And the networks with their statistics after the pass.
+    """
+    seen = jnp.concatenate([batch.observation, batch.next_observation])
+    actions = jnp.concatenate([batch.action, next_action])
+    inputs, _ = per_network(values, None, seen, actions)
+    outputs, after = jax.vmap(train_network)(values, *inputs)
+    now, ahead = jnp.split(outputs, 2, axis=1)
+    return now, ahead, after
+
+
 def joint_value_loss(
     values: Params,
     batch: Transition,
@@ -30,10 +45,6 @@ def joint_value_loss(
 
     target_of: y from Q_j(s', a'), (networks, batch) -> (batch,).
     """
-    seen = jnp.concatenate([batch.observation, batch.next_observation])
-    actions = jnp.concatenate([batch.action, next_action])
-    inputs, _ = per_network(values, None, seen, actions)
-    outputs, after = jax.vmap(train_network)(values, *inputs)
-    now, ahead = jnp.split(outputs[..., 0], 2, axis=1)
-    target = jax.lax.stop_gradient(target_of(ahead))
-    return 0.5 * jnp.sum(jnp.mean((now - target) ** 2, axis=1)), (after, target.mean())
+    now, ahead, after = joint_pass(values, batch, next_action)
+    target = jax.lax.stop_gradient(target_of(ahead[..., 0]))
+    return 0.5 * jnp.sum(jnp.mean((now[..., 0] - target) ** 2, axis=1)), (after, target.mean())

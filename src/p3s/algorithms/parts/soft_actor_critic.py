@@ -5,7 +5,7 @@
                   minimize log alpha * (entropy of pi - target entropy)
 
     LearnedTemperature   the policy step; `crossq` has it without targets
-    SoftActorCritic      with targets: `sac` and its forms, `tqc`, `sac_discrete`
+    SoftActorCritic      with targets: `sac` and its forms, `tqc`, `xqc`, `sac_discrete`
 
 alpha grows while the policy is less random than its target entropy and shrinks otherwise (Haarnoja
 et al. 2018b, Section 5). Differs from the text in one respect that has become common: the loss is
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,9 @@ from p3s.algorithms.off_policy import ActorCritic, Loss, WithTargets
 from p3s.field_types import Critics, Positive
 from p3s.trees import follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+
+ADAM_MOMENTUM = 0.9
+"""Adam's own, for the temperature."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +93,7 @@ class LearnedTemperature(ActorCritic):
 
     def _adapt_temperature(self, learner: Learner, gradient: jax.Array) -> tuple[Params, Params]:
         """One step of log alpha; the gradient of its loss is the entropy above its goal."""
-        updates, state = optax.adam(self.learning_rate).update(
+        updates, state = self.adam(ADAM_MOMENTUM).update(
             gradient, learner.optimizers["temperature"]
         )
         return optax.apply_updates(learner.extra["log_temperature"], updates), state
@@ -99,12 +103,16 @@ class LearnedTemperature(ActorCritic):
 class SoftActorCritic(LearnedTemperature, WithTargets):
     """Base of the soft actor-critics with targets of their Qs."""
 
-    def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> jax.Array:
-        """y of a minibatch."""
+    def soft_target(self, learner: Learner, batch: Transition, key: jax.Array) -> Any:
+        """y of a minibatch, in the form that `value_loss` takes."""
         raise NotImplementedError
 
+    def target_mean(self, target: Any) -> jax.Array:
+        """The mean of y, for the metrics."""
+        return target.mean()
+
     def value_loss(
-        self, values: Params, batch: Transition, target: jax.Array, key: jax.Array
+        self, values: Params, batch: Transition, target: Any, key: jax.Array
     ) -> tuple[jax.Array, tuple[Params, None]]:
         """Sum over j of ½ mean (y - Q_j(s, a))²; key: for networks with dropout."""
         raise NotImplementedError
@@ -124,7 +132,7 @@ class SoftActorCritic(LearnedTemperature, WithTargets):
             targets={"value": follow(learner.targets["value"], value, self.target_rate)},
             optimizers={**learner.optimizers, "value": state},
         )
-        return learner, {"value_loss": loss, "target_mean": target.mean()}
+        return learner, {"value_loss": loss, "target_mean": self.target_mean(target)}
 
 
 def temperature(learner: Learner) -> jax.Array:

@@ -1,4 +1,4 @@
-"""A squashed Gaussian policy with a learned temperature: `sac`, its forms, `tqc` and `crossq`."""
+"""A squashed Gaussian policy with a learned temperature: `sac` and its kin but the first."""
 
 from __future__ import annotations
 
