@@ -57,7 +57,7 @@ STEPS = {
         "tqc": 12_000,
         "crossq": 12_000,
         "crossq_td3": 12_000,
-        "xqc": 8000,
+        "xqc": 12_000,
         "sql": 12_000,
         "dqn": 40_000,
         "sac_discrete": 32_000,
