@@ -119,7 +119,7 @@ class TestChoice:
             apply_network(learner.policy, image), apply_network(learner.policy, flat), rtol=1e-5
         )
 
-    @pytest.mark.parametrize("shape", [(84, 84, 3), (40, 40, 1), (47, 38, 1), (10, 6, 1)])
+    @pytest.mark.parametrize("shape", [(40, 40, 1), (10, 6, 1)])
     def test_every_pixel_is_seen(self, shape):
         model = init_model(CONV, jax.random.key(0), [shape], 2)
 

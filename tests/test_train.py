@@ -102,7 +102,13 @@ class TestRandomEpisodes:
 class TestParts:
     """A run is its parts, and each of them can be snapshotted and resumed."""
 
-    @pytest.mark.parametrize("scheme", sorted(SCHEMES))
+    @pytest.mark.parametrize(
+        "scheme",
+        [
+            pytest.param(name, marks=() if name in ("p3s", "erl") else pytest.mark.slow)
+            for name in sorted(SCHEMES)
+        ],
+    )
     def test_a_resumed_run_continues_to_the_bit(self, scheme):
         fields = {"scheme": scheme, "evaluation_period": 0, "buffer_size": 300}
         if scheme == "rollout":

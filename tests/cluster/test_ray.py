@@ -72,6 +72,7 @@ def shard_processes() -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
+@pytest.mark.slow
 def test_ray_on_this_machine_is_the_local_engine_to_the_bit(tmp_path):
     finished(train(tmp_path / "local", steps=1000))
     finished(train(tmp_path / "ray", "--engine", "ray", steps=1000))

@@ -189,6 +189,7 @@ class TestRuns:
         assert found in ([[0]], [[1]])
         assert training.experience.ring.num_added == 400
 
+    @pytest.mark.slow
     def test_an_on_policy_rollout_is_cut_where_an_episode_was_lost(self, tmp_path, capsys):
         config = small_config(
             None, "rollout", steps=60, env_workers=1, env_restarts=1, evaluation_period=0

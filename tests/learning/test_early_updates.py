@@ -88,7 +88,7 @@ class TestEarlyUpdates:
         ("scheme", "fields"),
         [
             ("p3s", {"preset": "authors"}),
-            ("cem", {}),
+            pytest.param("cem", {}, marks=pytest.mark.slow),
             pytest.param("rollout", {}, marks=pytest.mark.slow),
         ],
     )

@@ -42,6 +42,7 @@ def images(count: int) -> np.ndarray:
     return np.stack(found)
 
 
+@pytest.mark.slow
 def test_resumes_to_the_bit(folder, tmp_path):
     run(tmp_path / "parts", until=330, **FIELDS)
     resume(tmp_path / "parts", until=570)

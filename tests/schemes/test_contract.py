@@ -49,6 +49,7 @@ class TestContract:
         assert np.shape(training.evaluated[-1]["learner_returns"]) == (judged, 2)
         assert training.policy().predict(np.zeros(4))[0].shape == (1,)
 
+    @pytest.mark.slow
     def test_same_seed_same_bits_other_seed_other_bits(self, scheme):
         first, again, other = (trained(scheme=scheme, seed=seed) for seed in (3, 3, 4))
         assert same(first, again)

@@ -122,6 +122,7 @@ class TestFields:
         learning = [(made.with_policy(1, place, 4), made.num_batches(True)) for place in range(4)]
         return draw, leaves, due, learning
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("scheme", "name"),
         [(scheme, name) for scheme, own in OTHER_VALUES_OF_ROUNDS.items() for name in own],
