@@ -13,7 +13,7 @@ import p3s
 from p3s.envs import make_env
 from p3s.errors import UserError
 from p3s.policy_onnx import export_onnx
-from p3s.runs.loggers import tensorboard_scalars
+from p3s.runs.loggers.scalars import scalars_of
 from tests.helpers import SMALL, call
 
 FEW = {**SMALL, "evaluation_period": 0}
@@ -157,13 +157,13 @@ class TestWordsOfOtherLibraries:
 
 def test_tags_mean_what_they_mean_elsewhere():
     row = {"step": 4, "score": 9.0, "mean": 5.0, "champion_return": 7.0, "learner_returns": [[7.0]]}
-    assert tensorboard_scalars("evaluations", row) == {
+    assert scalars_of("evaluations", row) == {
         "eval/mean_reward": 7.0, "eval/max_mean_reward": 9.0, "eval/population_mean_reward": 5.0,
         "learner_0/eval_reward": 7.0,
     }  # fmt: skip
     row = {"step": 4, "steps_per_second": 1.0, "recent_returns": [1.0, None], "learners": {},
            "episodes": [[0, 1.0, 10], [1, 2.0, 30]]}  # fmt: skip
-    assert tensorboard_scalars("metrics", row)["rollout/ep_len_mean"] == 20.0
+    assert scalars_of("metrics", row)["rollout/ep_len_mean"] == 20.0
 
 
 WRAPPED = """

@@ -158,7 +158,7 @@ class TestCommands:
     def test_fields_arrive(self):
         config, output = parse_train(
             ["Delayed Ant-v1", "--num-learners", "8", "--rho", "3", "--updates-per-step", "N",
-             "--hidden-sizes", "64", "64", "--seed", "5", "--tensorboard"]
+             "--hidden-sizes", "64", "64", "--seed", "5", "--log", "tensorboard"]
         )  # fmt: skip
         scheme = config.scheme
         assert isinstance(scheme, P3S)
@@ -167,7 +167,7 @@ class TestCommands:
         assert scheme.initial_steps == 1250
         assert (config.env.id, config.env.delay) == ("Ant-v5", 20)
         assert config.options.seed == 5
-        assert output.tensorboard
+        assert output.log == ("tensorboard",)
 
     def test_a_run_too_short_to_learn_says_so(self):
         config, _ = parse_train(["HalfCheetah-v5", "--steps", "2000"])

@@ -72,8 +72,8 @@ class Output:
 
     out: Path | None = None
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
-    tensorboard: bool = False
-    """Write TensorBoard scalars as well."""
+    log: tuple[str, ...] = ()
+    """Log to these as well: tensorboard, wandb, mlflow, csv."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
@@ -142,6 +142,8 @@ def _file_of(arguments: list[str]) -> RunFile:
 def refuse_old_flags(arguments: list[str]) -> None:
     """Name our flags where those of p3s 0.1 or of other libraries are given."""
     found: list[str] = []
+    if "--tensorboard" in arguments:
+        found.append("--tensorboard is now --log tensorboard")
     for word in arguments:
         given = word.partition("=")[0].replace("_", "-")
         old = given.removeprefix("--").removeprefix("no-").replace("-", "_")
@@ -165,7 +167,7 @@ def run(arguments: list[str]) -> int:
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     print(f"{config.describe()}: compiling ...", flush=True)
-    training = opening.begin(config, output.out, tensorboard=output.tensorboard)
+    training = opening.begin(config, output.out, log=output.log)
     for note in (config.nothing_learned(), config.silent_chief(), config.slow_precision()):
         if note is not None:
             print(f"note: {note}")
@@ -193,7 +195,7 @@ def train(training: Training, report: bool) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, request_stop)
-    recovery = Recovery()
+    recovery, page = Recovery(), ""
     try:
         while True:
             try:
@@ -207,6 +209,8 @@ def train(training: Training, report: bool) -> int:
                 print(f"continuing from step {training.total_steps:,}", file=sys.stderr)
         if received:
             training.checkpoint()
+        elif report:
+            page = leave_run_page(path)  # loggers take it along
     except TrainingStopped as error:
         hints = []
         if (file := keep_traceback(path, error)) is not None:
@@ -225,5 +229,5 @@ def train(training: Training, report: bool) -> int:
     if (path / BEST).exists():
         print(f"best policy: {path / BEST}")
     if report:
-        print(leave_run_page(path))
+        print(page)
     return 0

@@ -219,7 +219,7 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
     flat |= {
         f"environment.{k}": v for k, v in (config["environment"] or {}).get("kwargs", {}).items()
     }
-    skipped = ("environment", "scheme_fields", "algorithm_fields", "seed", "tensorboard",
+    skipped = ("environment", "scheme_fields", "algorithm_fields", "seed", "tensorboard", "log",
                "versions", "commit", "machine", "signature")  # fmt: skip
     flat |= {name: value for name, value in config.items() if name not in skipped}
     for group in ("scheme", "algorithm"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def default_folder(config: Config) -> Path:
 
 
 def begin(
-    config: Config, out: Path | None, make: MakeEnv | None = None, tensorboard: bool = False
+    config: Config, out: Path | None, make: MakeEnv | None = None, log: Iterable[str] = ()
 ) -> Training:
     """A new run; nothing is written before everything has been checked."""
     path = default_folder(config) if out is None else out
@@ -73,13 +73,13 @@ def begin(
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
-    training, folder = make_training(config, make), RunFolder(path, tensorboard)
+    training, folder = make_training(config, make), RunFolder(path, log)
     try:
         make_folder(path)
         folder.claim()
         if (path / "config.json").exists():
             raise UserError(f"{path} holds a run that another process has just begun")
-        write_config(path, {**config.to_json(), "tensorboard": tensorboard, **provenance()})
+        write_config(path, {**config.to_json(), "log": list(log), **provenance()})
         training.attach(folder)
     except BaseException:
         folder.close()
@@ -111,7 +111,7 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     if changed:
         options = dataclasses.replace(config.options, **changed)
         config = dataclasses.replace(config, options=options)
-    folder = RunFolder(path, record.get("tensorboard", False))
+    folder = RunFolder(path, loggers_of(record))
     folder.claim()
     training = None
     try:
@@ -133,6 +133,13 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     if steps is not None:
         write_config(path, {**record, "steps": steps})
     return training, notes
+
+
+def loggers_of(record: dict[str, Any]) -> list[str]:
+    """The loggers of a recorded run; p3s 0.1 knew TensorBoard alone."""
+    if record.get("tensorboard") is True:
+        return ["tensorboard"]
+    return [name for name in as_list(record.get("log")) if isinstance(name, str)]
 
 
 def check_size(config: Config, make: MakeEnv) -> None:

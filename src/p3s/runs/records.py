@@ -21,16 +21,18 @@ import json
 import math
 import os
 import secrets
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from p3s.errors import TrainingStopped, UserError
+from p3s.errors import TrainingStopped, UserError, note
 from p3s.runs import files
 from p3s.runs.best_policy import LAST
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.checksums import CHECKSUM, parse_checked, with_checksum
 from p3s.runs.locks import try_lock
-from p3s.runs.loggers import tensorboard_scalars, tensorboard_writer
+from p3s.runs.loggers import make_loggers
+from p3s.runs.loggers.base import Logger
 from p3s.runs.trust import signed
 
 if TYPE_CHECKING:
@@ -70,15 +72,15 @@ class NoFolder:
 class RunFolder(NoFolder):
     """A folder that one run writes to."""
 
-    def __init__(self, path: Path, tensorboard: bool = False) -> None:
+    def __init__(self, path: Path, log: Iterable[str] = ()) -> None:
         super().__init__()
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints")
         self._sizes: dict[str, int] = {}
         self._lock: int | None = None
         self._owner = b""
-        self._make_writer = tensorboard_writer() if tensorboard else None
-        self._tensorboard: Any = None
+        self._counts: dict[str, int] = {}
+        self._loggers = make_loggers(log)
 
     def claim(self) -> None:
         """Keep other processes from writing here, until `close` or the end of this one."""
@@ -104,12 +106,29 @@ class RunFolder(NoFolder):
     def open(self, positions: dict[str, int], step: int) -> None:
         """Open the streams for appending, cut back to where they were at a checkpoint's step."""
         self.checkpoints.remove_leftovers()
-        if self._make_writer is not None:
-            folder = str(self.path / "tensorboard")
-            self._tensorboard = self._make_writer(folder, purge_step=step + 1 if step else None)
         for stream in STREAMS:
             self._cut_back(stream, positions.get(stream, 0))
         files.sync(self.path)
+        self._open_loggers(step)
+
+    def _open_loggers(self, step: int) -> None:
+        if not self._loggers:
+            return
+        found = {stream: self._file(stream) for stream in STREAMS}
+        rows = {name: read_rows(file) if file.exists() else [] for name, file in found.items()}
+        self._counts = {stream: len(own) for stream, own in rows.items()}
+        config = read_config(self.path)
+        self._tell_loggers(lambda logger: logger.begin(self.path, config, rows, step))
+
+    def _tell_loggers(self, tell: Callable[[Logger], None]) -> None:
+        """Tell all loggers; one that fails is left out from then on, and the run goes on."""
+        for logger in list(self._loggers):
+            try:
+                tell(logger)
+            except Exception as error:
+                reason = (str(error).strip().splitlines() or [""])[0]
+                note(f"{logger.name} logs no more: {type(error).__name__}: {reason}")
+                self._loggers.remove(logger)
 
     def _cut_back(self, stream: str, position: int) -> None:
         file = self._file(stream)
@@ -133,9 +152,9 @@ class RunFolder(NoFolder):
         line = to_json_line(row).encode()
         files.append(self._file(stream), line)
         self._sizes[stream] += len(line)
-        if self._tensorboard is not None:
-            for tag, value in tensorboard_scalars(stream, row).items():
-                self._tensorboard.add_scalar(tag, value, row["step"])
+        if self._loggers:
+            number = self._counts[stream] = self._counts[stream] + 1
+            self._tell_loggers(lambda logger: logger.add(stream, number, row))
 
     def checkpoint(self, training: Training) -> None:
         self._check_owner()
@@ -143,6 +162,7 @@ class RunFolder(NoFolder):
         training.best_policy.save(self.path)
         ring = training.experience.ring
         self.checkpoints.write(training.total_steps, training.snapshot(), ring)
+        self._tell_loggers(lambda logger: logger.flush())
 
     def snapshot(self) -> dict[str, Any]:
         for stream, size in self._sizes.items():
@@ -151,8 +171,8 @@ class RunFolder(NoFolder):
         return dict(self._sizes)
 
     def close(self) -> None:
-        if self._tensorboard is not None:
-            self._tensorboard.close()
+        self._tell_loggers(lambda logger: logger.close(self.path))
+        self._loggers = []
         if self._lock is not None:
             if os.pread(self._lock, 64, 0) == self._owner:
                 os.ftruncate(self._lock, 0)

@@ -1,26 +1,17 @@
-"""Rows of a run as other tools read them: TensorBoard."""
+"""Rows of a run as numbers with tags, the ones that users of Stable-Baselines3 know."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from p3s.errors import UserError
-
-
-def tensorboard_writer() -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise UserError("--tensorboard needs tensorboardX: pip install 'p3s[tb]'") from error
-    return SummaryWriter
-
+from p3s.runs.checksums import CHECKSUM
 
 _METRIC_TAGS = {"value_loss": "train/critic_loss", "policy_loss": "train/actor_loss"}
 
 
-def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
-    """A row as TensorBoard tags, the ones that users of Stable-Baselines3 know."""
+def scalars_of(stream: str, row: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a row by their tags."""
     scalars: dict[str, Any] = {}
     if stream == "evaluations":
         scalars = {
@@ -34,6 +25,8 @@ def tensorboard_scalars(stream: str, row: dict[str, Any]) -> dict[str, float]:
         scalars = {
             f"population/{name}": row.get(name) for name in ("beta", "spread", "change", "best")
         }
+    elif stream == "scalars":
+        scalars = {tag: value for tag, value in row.items() if tag not in ("step", CHECKSUM)}
     else:
         scalars["time/fps"] = row["steps_per_second"]
         scalars["rollout/ep_rew_mean"] = _mean(row["recent_returns"])

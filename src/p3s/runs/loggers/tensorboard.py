@@ -1,0 +1,38 @@
+"""TensorBoard, by tensorboardX. What it has beyond the checkpoint is purged on resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from p3s.errors import UserError
+from p3s.runs.loggers.base import Logger, Rows
+from p3s.runs.loggers.scalars import scalars_of
+
+
+class TensorBoard(Logger):
+    """Event files in tensorboard/ of the run folder."""
+
+    name = "tensorboard"
+
+    def __init__(self) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            message = "--log tensorboard needs tensorboardX: pip install 'p3s[tb]'"
+            raise UserError(message) from error
+        self._make, self._writer = SummaryWriter, None
+
+    def open(self, path: Path, config: dict[str, Any], rows: Rows, step: int) -> dict[str, int]:
+        purge = step + 1 if step else None
+        self._writer = self._make(str(path / "tensorboard"), purge_step=purge)
+        return {stream: len(own) for stream, own in rows.items()}
+
+    def write(self, stream: str, number: int, row: dict[str, Any]) -> None:
+        assert self._writer is not None
+        for tag, value in scalars_of(stream, row).items():
+            self._writer.add_scalar(tag, value, row["step"])
+
+    def close(self, path: Path) -> None:
+        if self._writer is not None:
+            self._writer.close()
