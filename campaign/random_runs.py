@@ -77,7 +77,9 @@ class RandomRun:
         return record(path)
 
     def _progress(self, path: Path) -> set[str]:
-        return {found.name for found in path.glob("**/checkpoints/step-*")}
+        # Not **: folders come and go while a run writes.
+        patterns = ("checkpoints/step-*", "runs/*/checkpoints/step-*")
+        return {found.name for pattern in patterns for found in path.glob(pattern)}
 
     def wait_for_progress(self, path: Path, command: Command) -> None:
         """Wait for a new checkpoint, or the end."""
