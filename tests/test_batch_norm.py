@@ -12,7 +12,7 @@ from p3s.learning.divergence import with_copy
 from p3s.networks import BatchNorm, Model, apply_network, init_model, part, projected, train_network
 from p3s.networks.batch_norm import unit_columns
 from p3s.schemes import ERL, Center, Sharing
-from p3s.schemes.cem import draw_policies
+from p3s.schemes.search_distribution import draw_policies
 from p3s.trees import trained
 from p3s.types import EnvSpec
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from math import prod
 
-import jax.numpy as jnp
 import numpy as np
 
 from p3s.types import Array
@@ -52,4 +51,6 @@ def allowed_only(values: Array, mask: Array | None) -> Array:
     """Logits or values, (..., actions), of which forbidden actions have the lowest."""
     if mask is None:
         return values
+    import jax.numpy as jnp  # not for workers that only play
+
     return jnp.where(mask[..., : values.shape[-1]], values, FORBIDDEN)

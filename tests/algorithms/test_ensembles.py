@@ -146,4 +146,4 @@ def test_target_values_are_those_of_every_network():
 
 
 def test_at_least_one():
-    assert "num_values must be at least 1" in problem_of(TD3(num_values=0))
+    assert "num_values must be between 1 and 100" in problem_of(TD3(num_values=0))
