@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -32,3 +33,16 @@ def test_it_runs(name, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip()
+
+
+def test_the_notebook_runs_top_to_bottom(tmp_path):
+    cells = json.loads((EXAMPLES / "tour.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) == 6
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "STEPS": "1200"}
+    command = [sys.executable, "-c", "\n".join(code)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "mean return" in done.stdout
