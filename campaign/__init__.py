@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 SECTIONS: tuple[str, ...] = (
+    "long_run",
     "crash_points",
     "disk_errors",
     "byte_flips",
     "strangers",
+    "guided_fuzzing",
     "concurrency",
     "kills",
     "environments",
     "learners",
-    "long_run",
 )
 """The modules, in the order in which they run."""
 

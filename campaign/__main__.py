@@ -7,6 +7,7 @@ import importlib
 import os
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -36,12 +37,21 @@ def run_sections(names: Sequence[str], short: bool) -> int:
     for name in names:
         console.print(f"{name} ...")
         started = time.monotonic()
-        result = importlib.import_module(f"campaign.{name}").run(short=short)
+        result = result_of(name, short)
         rows.append((result, time.monotonic() - started))
         for note in result.notes:
             console.print(f"  {note}", markup=False)
+        console.print(f"  {result.tried:,} {result.name}, {result.lost:,} lost", markup=False)
     console.print(summary(rows))
     return int(any(result.lost for result, _ in rows))
+
+
+def result_of(name: str, short: bool) -> Result:
+    """Run a section; one that breaks is a loss, and the others still run."""
+    try:
+        return importlib.import_module(f"campaign.{name}").run(short=short)
+    except Exception:
+        return Result(f"{name}, which broke", 0, 1, [traceback.format_exc()])
 
 
 def summary(rows: list[tuple[Result, float]]) -> Table:
