@@ -8,13 +8,15 @@ Compiled updates alone, without environments, all in this one process:
     four singles    four updates of one learner each, one after another, each with its own program
 
 at two sizes: 32-32 networks with batches of 32, where starting a program costs more than running
-it, and the algorithm's own defaults. Then SAC with one learner beside SBX's SAC of the same sizes,
-if that is installed: each draws a minibatch from its own replay and takes one gradient step.
+it, and the algorithm's own defaults. Then one learner of TD3, SAC, TQC and CrossQ beside SBX's of
+the same sizes, if that is installed: each draws a minibatch from its own replay and takes one
+gradient step.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -38,12 +40,14 @@ from p3s.learning.devices import compiler_options
 from p3s.learning.learners import init_learners, update_learners
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Transition
+from sbx_learners import POLICY_DELAY, make_sbx
 
 NUM_LEARNERS = 4
 SPECS = {"continuous": EnvSpec.flat(17, 6), "discrete": EnvSpec.flat(17, 6, discrete=True)}
 """HalfCheetah's sizes, and as many actions to choose from."""
 REPLAY_SIZE = 1000
 SMALL = {"hidden_sizes": (32, 32), "batch_size": 32}
+MEDIUM = {"hidden_sizes": (256, 256), "batch_size": 256}
 
 
 def random_batches(spec: EnvSpec, learners: int, size: int) -> Transition:
@@ -112,52 +116,52 @@ def measure_population(name: str, fields: dict[str, Any], seconds: float) -> dic
     return {**result, "ratio": result["together"] / result["singles"]}
 
 
-def p3s_sac_step(algorithm: Algorithm) -> Callable[[], Any]:
+def p3s_step(algorithm: OffPolicy) -> Callable[[], Any]:
     """One update of one learner, its minibatch drawn on the host."""
     spec, draw = SPECS["continuous"], np.random.default_rng(0)
     ring, updates = Ring(empty_rows(REPLAY_SIZE, spec)), Updates(algorithm, 1)
     ring.add(draw.uniform(-1, 1, ring.rows.shape).astype(np.float32))
+    numbers = itertools.count(1)
 
-    def sampled(learners: Any, rows: Any, guide: Guide, key: jax.Array) -> Any:
-        return update_learners(
-            algorithm, learners, unpack_transitions(spec, rows), guide, key, jnp.arange(1), True
-        )
+    def sampled(learners: Any, rows: Any, guide: Guide, key: jax.Array, with_policy: bool) -> Any:
+        batches = unpack_transitions(spec, rows)
+        return update_learners(algorithm, learners, batches, guide, key, jnp.arange(1), with_policy)
 
-    update = jax.jit(sampled, donate_argnums=0, compiler_options=compiler_options())
+    update = jax.jit(
+        sampled, donate_argnums=0, static_argnums=4, compiler_options=compiler_options()
+    )
 
     def step() -> Any:
         rows = ring.sample(draw, (1, algorithm.batch_size))
-        updates.learners, metrics = update(updates.learners, rows, updates.guide, updates.key)
+        due = next(numbers) % algorithm.policy_period == 0
+        updates.learners, metrics = update(updates.learners, rows, updates.guide, updates.key, due)
         return metrics
 
     return step
 
 
-def sbx_sac_step(batch_size: int, hidden: tuple[int, ...]) -> Callable[[], Any]:
-    """One gradient step of SBX's SAC."""
-    import gymnasium
-    from sbx import SAC
-
-    model = SAC(
-        "MlpPolicy", gymnasium.make("HalfCheetah-v5"), learning_rate=3e-4, batch_size=batch_size,
-        learning_starts=REPLAY_SIZE, policy_kwargs={"net_arch": list(hidden)}, seed=0,
+def sbx_step(algorithm: OffPolicy) -> Callable[[], Any]:
+    """One gradient step of SBX's algorithm of the same name."""
+    model = make_sbx(
+        "HalfCheetah-v5", algorithm.name, 0, algorithm.hidden_sizes, algorithm.batch_size,
+        algorithm.learning_rate, REPLAY_SIZE,
     )  # fmt: skip
     model.learn(REPLAY_SIZE + 1)
 
     def step() -> Any:
-        model.train(1, batch_size)
+        model.train(1, algorithm.batch_size)
         return model.policy.qf_state.params
 
     return step
 
 
-def measure_sac(fields: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """SAC updates per second: one learner here, and SBX's with the same sizes."""
-    algorithm = ALGORITHMS["sac"](**fields)
+def measure_beside_sbx(name: str, fields: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Updates per second: one learner here, and SBX's with the same sizes and policy period."""
+    algorithm = ALGORITHMS[name](**{"policy_period": POLICY_DELAY[name], **fields})
     assert isinstance(algorithm, OffPolicy)
-    ours = p3s_sac_step(algorithm)
+    ours = p3s_step(algorithm)
     try:
-        theirs = sbx_sac_step(algorithm.batch_size, algorithm.hidden_sizes)
+        theirs = sbx_step(algorithm)
     except ImportError as error:
         return {"p3s": rate(ours, seconds), "error": f"no SBX: {error}"}
     rates: dict[str, list[float]] = {"p3s": [], "sbx": []}
@@ -176,10 +180,11 @@ def table(results: dict[str, Any]) -> str:
                 f"{name:<14}{size:<10}{row['together']:>13.0f}{row['singles']:>14.0f}"
                 f"{row['ratio']:>8.2f}"
             )
-    lines += ["", f"{'SAC, N = 1':<24}{'p3s':>13}{'SBX':>14}{'ratio':>8}"]
-    for size, row in results["sac"].items():
-        rest = row.get("error") or f"{row['sbx']:>14.0f}{row['ratio']:>8.2f}"
-        lines.append(f"{'':<14}{size:<10}{row['p3s']:>13.0f}{rest}")
+    lines += ["", f"{'one learner':<24}{'p3s':>13}{'SBX':>14}{'ratio':>8}"]
+    for name, sizes in results["beside_sbx"].items():
+        for size, row in sizes.items():
+            rest = row.get("error") or f"{row['sbx']:>14.0f}{row['ratio']:>8.2f}"
+            lines.append(f"{name:<14}{size:<10}{row['p3s']:>13.0f}{rest}")
     return "\n".join([*lines, "", "learner-updates per second"])
 
 
@@ -192,15 +197,18 @@ def main() -> None:
     devices.prepare()
     names = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
     sizes: dict[str, dict[str, Any]] = {"32-32": SMALL, "default": {}}
-    results: dict[str, Any] = {"population": {}, "sac": {}}
+    results: dict[str, Any] = {"population": {}, "beside_sbx": {}}
     for name in options.algorithms or names:
         results["population"][name] = {}
         for size, fields in sizes.items():
             row = measure_population(name, fields, options.seconds)
             results["population"][name][size] = row
             print(f"{name} {size}: {row}", file=sys.stderr, flush=True)
-    for size, fields in sizes.items():
-        results["sac"][size] = measure_sac(fields, options.seconds)
+    for name in set(options.algorithms or names) & POLICY_DELAY.keys():
+        results["beside_sbx"][name] = {
+            size: measure_beside_sbx(name, fields, options.seconds)
+            for size, fields in {"32-32": SMALL, "256-256": MEDIUM}.items()
+        }
     print(table(results))
     if options.out is not None:
         machine = {"cores": os.cpu_count(), "system": platform.platform()}

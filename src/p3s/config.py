@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.environment_presets import default_algorithm
 from p3s.envs import EnvName, parse_name
 from p3s.envs.copies import equal_parts
 from p3s.envs.delay import Delay
@@ -250,18 +251,23 @@ def _misplaced(key: str, known: set[str], scheme: str, algorithm: str) -> UserEr
 def resolve(
     env: str | EnvName | None,
     scheme: str = "p3s",
-    algorithm: str = "td3",
+    algorithm: str | None = None,
     preset: str = DEFAULT_PRESET,
     delay: Delay | None = None,
     **fields: Any,
 ) -> Config:
-    """The configuration for these names, with the user's values for any fields."""
+    """The configuration for these names, with the user's values for any fields.
+
+    Without an algorithm it is the one that suits the environment.
+    """
+    name = parse_name(env, delay) if isinstance(env, str) else env
+    if algorithm is None:
+        algorithm = default_algorithm("" if name is None else name.family)
     scheme = find(SCHEMES, "scheme", scheme if ":" in scheme else scheme_name(scheme)).name
     known_as = algorithm if ":" in algorithm or algorithm in ALGORITHMS else algorithm.lower()
     algorithm = find(ALGORITHMS, "algorithm", known_as).name
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    name = parse_name(env, delay) if isinstance(env, str) else env
     scheme_type = scheme_class(scheme, algorithm)
     groups = (RunOptions, scheme_type, ALGORITHMS[algorithm])
     known = [{f.name for f in dataclasses.fields(group)} - {"algorithm"} for group in groups]

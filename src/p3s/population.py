@@ -39,6 +39,7 @@ class Population:
     """N learners on one environment.
 
     env: a Gymnasium id or a callable that makes one copy of the environment.
+    algorithm: by default the one that suits the environment (`p3s presets`), else td3.
     env_kwargs: arguments for the environment of that id.
     fields: any hyper-parameter or run option by its name (`p3s train --help` lists them).
     """
@@ -47,7 +48,7 @@ class Population:
         self,
         env: EnvSource,
         scheme: str = "p3s",
-        algorithm: str = "td3",
+        algorithm: str | None = None,
         num_learners: int | None = None,
         seed: int = 0,
         preset: str = DEFAULT_PRESET,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from p3s.environment_presets import ENVIRONMENTS
 from p3s.envs import EnvName
 
 if TYPE_CHECKING:
@@ -219,6 +220,8 @@ def preset_fields(
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
+    known = ENVIRONMENTS.get(family) if preset == DEFAULT_PRESET else None
+    own = {} if known is None else known.values(algorithm.name, algorithm.on_policy)
     unit = KL_PER_SQUARE if issubclass(algorithm, GaussianActorCritic) else 1.0
     fields = {
         **PRESETS[preset],
@@ -226,6 +229,7 @@ def preset_fields(
         **original,
         "d_min": unit * D_MIN.get((family, delayed), OTHER_D_MIN),
         "initial_steps": _own_steps(total, num_envs),
+        **own,
         **_algorithm_fields(algorithm.name, scheme, env, num_envs),
         **by_scheme.get(scheme, {}),
     }

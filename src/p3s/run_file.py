@@ -43,7 +43,7 @@ class RunFile:
     text: str = ""
     env: str = ""
     scheme: str = "p3s"
-    algorithm: str = "td3"
+    algorithm: str | None = None
     preset: str = DEFAULT_PRESET
     delay: Any = None
     wrappers: tuple[str, ...] = ()

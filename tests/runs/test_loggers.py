@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -186,6 +189,31 @@ def test_mlflow_killed_and_resumed(tmp_path, monkeypatch, run_arguments):
     assert found == expected_points(path)
     artifacts = {entry.path for entry in client.list_artifacts(run.info.run_id)}
     assert {"evaluations.csv", "lineage.csv", "report.html"} <= artifacts
+
+
+@pytest.mark.slow
+def test_trackio_killed_and_resumed(tmp_path, monkeypatch, run_arguments):
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "store"))
+    path = tmp_path / "run"
+    killed_and_resumed(path, run_arguments, "trackio")
+    # The store's place is read when trackio is imported: ask a process of its own.
+    code = (
+        "import json, sys, trackio; store = trackio.SQLiteStorage; "
+        "print(json.dumps([store.get_runs('p3s'), store.get_logs('p3s', sys.argv[1])]))"
+    )
+    asked = [sys.executable, "-c", code, known_as(path, "trackio")]
+    runs, logs = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
+    assert runs == [known_as(path, "trackio")]
+    found = Counter(
+        (tag, values["step"], value)
+        for values in logs
+        for tag, value in values.items()
+        if tag.partition("/")[0] not in ("rows", "time", "table", "step", "timestamp")
+    )
+    assert found == expected_points(path)
+    assert {tag for values in logs for tag in values} >= {"table/evaluations", "table/lineage"}
+    assert list((tmp_path / "store" / "artifacts").rglob("*"))
 
 
 def test_a_page_is_written_before_the_loggers_close(tmp_path, monkeypatch, capsys, run_arguments):

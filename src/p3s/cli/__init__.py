@@ -23,6 +23,7 @@ COMMANDS = {
     "config": "Write the configuration of a run as a file for p3s train --config.",
     "doctor": "Say what is installed and what works here, to paste into a bug report.",
     "envs": "List environments that can be trained on, with their sizes.",
+    "presets": "List what p3s train takes for each environment if nothing else is said.",
     "compare": "Put runs side by side: a table, and their learning curves.",
     "report": "Write a report on runs or a study as one web page that needs no network.",
     "schemes": "List the ways of using a population.",

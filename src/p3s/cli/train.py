@@ -41,8 +41,9 @@ class Method:
     """Gymnasium id, 'module:Env-v0', or one of the paper's names ('Delayed Ant-v1')."""
     scheme: str = "p3s"
     """How the population is used: see 'p3s schemes'; or 'module:Name'."""
-    algorithm: str = "td3"
-    """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own."""
+    algorithm: str | None = None
+    """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own. By default the
+    one that suits the environment ('p3s presets'), else td3."""
     preset: str = DEFAULT_PRESET
     """Set of defaults: recommended, paper (the text) or authors (their code)."""
     delay: int | Literal["end"] | None = None
@@ -73,7 +74,7 @@ class Output:
     out: Path | None = None
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
     log: tuple[str, ...] = ()
-    """Log to these as well: tensorboard, wandb, mlflow, csv."""
+    """Log to these as well: tensorboard, wandb, mlflow, trackio, csv."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 

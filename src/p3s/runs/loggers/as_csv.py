@@ -34,12 +34,16 @@ class CSV(Logger):
         self.flush()
 
 
+def table_of(stream: str, rows: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Columns and lines of a table of these rows: the step, and a column for each tag."""
+    lines = [{"step": row["step"], **scalars_of(stream, row)} for row in rows]
+    columns = list(dict.fromkeys(name for line in lines for name in line))
+    return columns, [[line.get(name) for name in columns] for line in lines]
+
+
 def csv_text(stream: str, rows: list[dict[str, Any]]) -> str:
-    """A table of the numbers of these rows: a column for the step, and one for each tag."""
-    tables = [{"step": row["step"], **scalars_of(stream, row)} for row in rows]
-    columns = list(dict.fromkeys(name for table in tables for name in table))
+    """The same table as text."""
+    columns, lines = table_of(stream, rows)
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(tables)
+    csv.writer(text, lineterminator="\n").writerows([columns, *lines])
     return text.getvalue()

@@ -16,6 +16,8 @@ FILE = "loggers.json"
 """What a run is called in the tools that it is logged to."""
 ROWS = "rows"
 """Tag of the number of a row in its stream: rows/metrics, rows/evaluations, ..."""
+TABLES = ("evaluations", "lineage")
+"""Streams that are left as tables when a run ends."""
 
 
 class Logger:

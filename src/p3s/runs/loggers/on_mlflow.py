@@ -13,11 +13,10 @@ from typing import Any
 
 from p3s.report.results import settings
 from p3s.runs.loggers.as_csv import csv_text
-from p3s.runs.loggers.base import ROWS, Logger, Rows, known_as, needed, remember, run_name
+from p3s.runs.loggers.base import ROWS, TABLES, Logger, Rows, known_as, needed, remember, run_name
 from p3s.runs.loggers.scalars import scalars_of
 
 EXPERIMENT = "p3s"
-TABLES = ("evaluations", "lineage")
 
 
 class MLflow(Logger):

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import note
-from p3s.runs.loggers.as_csv import csv_text
-from p3s.runs.loggers.base import ROWS, Logger, Rows, known_as, needed, remember, run_name
+from p3s.runs.loggers.as_csv import table_of
+from p3s.runs.loggers.base import ROWS, TABLES, Logger, Rows, known_as, needed, remember, run_name
 from p3s.runs.loggers.scalars import scalars_of
 
 PROJECT = "p3s"
-TABLES = ("evaluations", "lineage")
 BLOCK, HEADER, FILE_HEADER = 1 << 15, 7, 7
 FULL, FIRST, LAST = 1, 2, 4
 """Kinds of records in a file of W&B, which is a LevelDB log."""
@@ -82,9 +81,8 @@ class WeightsAndBiases(Logger):
             return
         for stream in TABLES:
             if self._rows[stream]:
-                header, *lines = csv_text(stream, self._rows[stream]).splitlines()
-                cells = [line.split(",") for line in lines]
-                table = self._wandb.Table(columns=header.split(","), data=cells)
+                columns, lines = table_of(stream, self._rows[stream])
+                table = self._wandb.Table(columns=columns, data=lines)
                 self._run.summary[f"table/{stream}"] = table
         page = path / "report.html"
         if page.exists():
