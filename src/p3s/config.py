@@ -261,27 +261,27 @@ def resolve(
     Without an algorithm it is the one that suits the environment.
     """
     name = parse_name(env, delay) if isinstance(env, str) else env
-    if algorithm is None:
-        algorithm = default_algorithm("" if name is None else name.family)
+    suited = default_algorithm("" if name is None else name.family)
+    wanted = suited if algorithm is None else algorithm
     scheme = find(SCHEMES, "scheme", scheme if ":" in scheme else scheme_name(scheme)).name
-    known_as = algorithm if ":" in algorithm or algorithm in ALGORITHMS else algorithm.lower()
-    algorithm = find(ALGORITHMS, "algorithm", known_as).name
+    known_as = wanted if ":" in wanted or wanted in ALGORITHMS else wanted.lower()
+    learned_by = find(ALGORITHMS, "algorithm", known_as)
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS)
-    scheme_type = scheme_class(scheme, algorithm)
-    groups = (RunOptions, scheme_type, ALGORITHMS[algorithm])
+    scheme_type = scheme_class(scheme, learned_by.name)
+    groups = (RunOptions, scheme_type, learned_by)
     known = [{f.name for f in dataclasses.fields(group)} - {"algorithm"} for group in groups]
     every = set().union(*known)
     for key in fields:
         if key not in every and new_name(key, every) in every:
             raise UserError(f"{key} is now called {new_name(key, every)}")
         if key not in every:
-            raise _misplaced(key, every, scheme, algorithm)
+            raise _misplaced(key, every, scheme, learned_by.name)
     types = field_types(*groups)
     fields = {key: _as_field(key, value, types[key]) for key, value in fields.items()}
     counted = "num_copies" if "num_copies" in every else "num_learners"
     num_envs = max(fields.get(counted, getattr(scheme_type, counted)), 1)
-    defaults = preset_fields(preset, scheme, name, num_envs, ALGORITHMS[algorithm])
+    defaults = preset_fields(preset, scheme, name, num_envs, learned_by)
     # What a preset says of a scheme's field is not meant for an algorithm that has its namesake.
     of_schemes = {
         f.name for known_scheme in SCHEMES.values() for f in dataclasses.fields(known_scheme)
@@ -294,5 +294,5 @@ def resolve(
         }
         for names, preset_names in zip(known, known_defaults, strict=True)
     )
-    built = scheme_type(algorithm=ALGORITHMS[algorithm](**algorithm_values), **scheme_values)
+    built = scheme_type(algorithm=learned_by(**algorithm_values), **scheme_values)
     return Config(name, built, preset, RunOptions(**options), delay if name is None else None)

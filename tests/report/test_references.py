@@ -125,6 +125,18 @@ class TestScales:
 
 
 class TestShown:
+    def test_nobody_is_best_where_standing_still_earns_more(self, delayed):
+        report = build_report(read_results([delayed]))
+        summary = summary_of(delayed)
+        assert (summary.unbeaten("Delayed Ant-v1"), summary.best("Delayed Ant-v1")) == (
+            "idle",
+            None,
+        )
+        assert summary.best("Hopper-v1") == "P3S-TD3"
+        page = render_report(report)
+        assert "none above the idle policy" in page
+        assert page.count("best: ") == 1
+
     def test_page(self, delayed):
         page = render_report(build_report(read_results([delayed])))
         assert (

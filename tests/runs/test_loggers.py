@@ -168,6 +168,25 @@ def test_wandb_offline_killed_and_resumed(tmp_path, monkeypatch, run_arguments):
 
 
 @pytest.mark.slow
+def test_wandb_out_of_reach_is_logged_offline(tmp_path, monkeypatch, capfd, run_arguments):
+    pytest.importorskip("wandb")
+    from p3s.runs.loggers.weights_and_biases import rows_in_files
+
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
+    path = tmp_path / "run"
+    words = ["train", "InvertedPendulum-v5", *run_arguments, "--steps", "400", "--out", path]
+    assert p3s_process(*words, "--log", "wandb").wait(300) == 0
+    errors = capfd.readouterr().err
+    assert errors.count("note:") == 1
+    assert "W&B cannot be reached" in errors
+    rows = rows_in_files(path, known_as(path, "wandb"))
+    assert rows == {name: len(read_rows(path / f"{name}.jsonl")) for name in rows}
+    assert rows.keys() >= {"metrics", "evaluations"}
+
+
+@pytest.mark.slow
 def test_mlflow_killed_and_resumed(tmp_path, monkeypatch, run_arguments):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

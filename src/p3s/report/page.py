@@ -233,12 +233,15 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
         best = max(here, key=lambda cell: cell.score.mean)
         low, high = best.score.interval
         seeds = count_text(len(best.seeds), "seed")
+        detail = best.method if summary.best(env) is None else f"best: {best.method}"
+        if (policy := summary.unbeaten(env)) is not None:
+            detail = f"none above the {policy} policy"
         more = f"{score_text(low)} to {score_text(high)} (95 %)" if math.isfinite(low) else seeds
         tiles.append(
             {
                 "what": env,
                 "value": score_text(best.score.mean),
-                "detail": f"{'best: ' if len(here) > 1 else ''}{best.method}",
+                "detail": detail,
                 "more": more,
                 "reference": _beside(summary.scales[env].reference),
             }

@@ -6,6 +6,7 @@ the step that all complete runs on its environment have reached.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
@@ -116,9 +117,23 @@ class Summary:
     notes: list[str]
 
     def best(self, env: str) -> str | None:
-        """The method with the highest mean score on an environment; None if there is only one."""
+        """The method with the highest mean score on an environment.
+
+        None if there is only one, or if a policy that learns nothing earns more than all of them.
+        """
         here = [cell for cell in self.cells.values() if cell.env == env]
-        return max(here, key=lambda cell: cell.score.mean).method if len(here) > 1 else None
+        highest = max(here, key=lambda cell: cell.score.mean)
+        alone = len(here) == 1 or math.isnan(highest.score.mean)
+        return None if alone or self.unbeaten(env) is not None else highest.method
+
+    def unbeaten(self, env: str) -> str | None:
+        """The policy that learns nothing and earns more than every method, if one does."""
+        reference = self.scales[env].reference
+        if reference is None:
+            return None
+        scores = [cell.score.mean for cell in self.cells.values() if cell.env == env]
+        earned = reference.means[reference.best]
+        return None if any(score >= earned for score in scores) else reference.best
 
 
 def final_step(runs: list[RunResult]) -> int:

@@ -19,6 +19,8 @@ from p3s.runs.loggers.base import ROWS, TABLES, Logger, Rows, known_as, needed, 
 from p3s.runs.loggers.scalars import scalars_of
 
 PROJECT = "p3s"
+LONGEST_START = 20.0
+"""Seconds in which W&B has to answer."""
 BLOCK, HEADER, FILE_HEADER = 1 << 15, 7, 7
 FULL, FIRST, LAST = 1, 2, 4
 """Kinds of records in a file of W&B, which is a LevelDB log."""
@@ -56,7 +58,7 @@ class WeightsAndBiases(Logger):
 
     def _begin(self, options: dict[str, Any]) -> Any:
         """The run, offline if it cannot be online."""
-        quiet = self._wandb.Settings(silent=True)
+        quiet = self._wandb.Settings(silent=True, init_timeout=LONGEST_START)
         if "WANDB_MODE" in os.environ:
             return self._wandb.init(**options, settings=quiet)
         if "WANDB_API_KEY" in os.environ or _has_netrc():
@@ -64,6 +66,7 @@ class WeightsAndBiases(Logger):
                 return self._wandb.init(**options, settings=quiet)
             except Exception as error:  # whatever a network does
                 note(f"W&B cannot be reached ({str(error).splitlines()[0]}): logging offline")
+                self._wandb.teardown()  # what is left of the attempt holds the run's id
         else:
             note("W&B is not logged in: logging offline; wandb sync uploads it")
         return self._wandb.init(**options, settings=quiet, mode="offline")
