@@ -30,6 +30,7 @@ print(*sys.modules)
         "--version",
         "schemes",
         "algorithms",
+        "presets",
         "study list",
         "study --help",
         "study run figur4",

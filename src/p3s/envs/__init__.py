@@ -77,8 +77,10 @@ def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
     try:
         return gymnasium.make(name.id, disable_env_checker=True, **options, **name.kwargs)
     except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
-        if find_spec("mujoco") is None and "mujoco" in str(error).lower():
-            raise UserError(f"{name.id} needs MuJoCo: pip install 'p3s[mujoco]'") from error
+        for module, tool in (("mujoco", "MuJoCo"), ("Box2D", "Box2D")):
+            if find_spec(module) is None and module.lower() in str(error).lower():
+                hint = f"pip install 'p3s[{module.lower()}]'"
+                raise UserError(f"{name.id} needs {tool}: {hint}") from error
         raise UserError(f"environment {name.id!r} needs a module: {error}") from error
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
         raise unknown("environment", name.id, gymnasium.registry) from error
