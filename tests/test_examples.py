@@ -12,19 +12,16 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 STEPS = {"quickstart": 600, "own_environment": 600, "own_scheme": 600, "policy_without_jax": 600,
-         "delayed_rewards": 8000, "study": 800}  # fmt: skip
+         "delayed_rewards": 4000, "study": 400}  # fmt: skip
 MODULES = ("awac", "residual")
 """Classes to import: test_plugins.py and test_networks.py train them."""
-SLOW = ("delayed_rewards", "study")
 
 
 def test_none_is_left_out():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*STEPS, *MODULES}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in STEPS]
-)
+@pytest.mark.parametrize("name", STEPS)
 def test_it_runs(name, tmp_path):
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), str(STEPS[name])]
