@@ -49,7 +49,14 @@ CLASSIC, MUJOCO, BOX2D = "classic control", "MuJoCo", "Box2D"
 ENVIRONMENTS: dict[str, EnvironmentPreset] = {
     "CartPole": EnvironmentPreset(CLASSIC, 30_000, TRIED, "dqn", fields=SMALL),
     "Acrobot": EnvironmentPreset(CLASSIC, 40_000, TRIED, "dqn", fields=SMALL),
-    "MountainCar": EnvironmentPreset(CLASSIC, 120_000, ZOO, "dqn", 0.98, SMALL),
+    "MountainCar": EnvironmentPreset(
+        CLASSIC,
+        120_000,
+        ZOO,
+        "dqn",
+        0.98,
+        {**SMALL, "epsilon_updates": 24_000, "epsilon_end": 0.07, "learning_rate": 1e-3},
+    ),
     "Pendulum": EnvironmentPreset(CLASSIC, 20_000, TRIED, fields=SMALL),
     "MountainCarContinuous": EnvironmentPreset(
         CLASSIC,
@@ -72,7 +79,9 @@ ENVIRONMENTS: dict[str, EnvironmentPreset] = {
     "Pusher": EnvironmentPreset(MUJOCO, 1_000_000, ZOO),
     "Humanoid": EnvironmentPreset(MUJOCO, 2_000_000, ZOO),
     "HumanoidStandup": EnvironmentPreset(MUJOCO, 2_000_000, ZOO),
-    "LunarLander": EnvironmentPreset(BOX2D, 100_000, ZOO, "dqn"),
+    "LunarLander": EnvironmentPreset(
+        BOX2D, 100_000, ZOO, "dqn", fields={"epsilon_updates": 12_000, "epsilon_end": 0.1}
+    ),
     "LunarLanderContinuous": EnvironmentPreset(BOX2D, 300_000, ZOO, discount_factor=0.98),
     "BipedalWalker": EnvironmentPreset(BOX2D, 1_000_000, ZOO, discount_factor=0.98),
     "BipedalWalkerHardcore": EnvironmentPreset(BOX2D, 10_000_000, ZOO),
