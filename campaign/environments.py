@@ -28,6 +28,7 @@ DEATHS = {
     "SIGKILL": "killed by SIGKILL",
     "exits": "exit code 3",
     "hangs": "longer than the limit",
+    "leaves a child": "killed by SIGKILL",
 }
 SCHEMES = ("p3s", "pbt", "cem", "erl", "distributed", "rollout")
 

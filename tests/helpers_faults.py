@@ -35,6 +35,8 @@ class Fault(gymnasium.Env):
 
     def reset(self, seed=None, options=None):
         super().reset(seed=seed)
+        if self.kind == "hangs from now on" and self.mark is not None and self.mark.exists():
+            time.sleep(3600)
         self.count = 0
         return self._observe(), {}
 
@@ -68,6 +70,13 @@ class Fault(gymnasium.Env):
             os.kill(os.getpid(), signal.Signals[self.kind])
         if self.kind == "exits":
             os._exit(3)
+        if self.kind == "leaves a child":
+            if os.fork() == 0:
+                time.sleep(60)  # with all that its parent had open
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.kind == "hangs from now on":
+            time.sleep(3600)
         if self.kind == "leaks":
             self.kept.append(np.ones(1 << 20))
             raise MemoryError(f"no room for {len(self.kept)} arrays")
@@ -86,6 +95,8 @@ class Fault(gymnasium.Env):
 
 ANSWERS = {
     "wrong shape": lambda seen, paid, over: (np.zeros(3, np.float32), paid, over),
+    "complex numbers": lambda seen, paid, over: (seen * 1j, paid, over),
+    "text as a reward": lambda seen, paid, over: (seen, "1.5", over),
     "wrong dtype": lambda seen, paid, over: (np.array(["a", "b"]), paid, over),
     "NaN observation": lambda seen, paid, over: (seen * np.nan, paid, over),
     "NaN reward": lambda seen, paid, over: (seen, float("nan"), over),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import tempfile
@@ -20,9 +21,11 @@ from p3s.errors import UserError
 from p3s.policy import Policy
 from p3s.report.page import render_run
 from p3s.report.results import read_run
+from p3s.run_options import RunOptions
 from p3s.runs import opening
-from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.checkpoints import Checkpoints, step_folders
 from p3s.runs.checksums import parse_checked
+from p3s.worker_process import available_cores
 from tests.helpers import call, run
 from tests.synthetic_runs import write_run
 
@@ -198,3 +201,141 @@ def test_a_run_of_a_billion_critics_is_refused_at_once(tmp_path, capsys):
     code, _, errors = call(capsys, "resume", path)
     assert code == 2
     assert "num_values must be between 1 and 100" in errors
+
+
+class TestRunFolders:
+    """A folder from someone else, opened with commands that show it."""
+
+    @pytest.fixture
+    def folder(self, tmp_path) -> Path:
+        write_run(tmp_path / "run", "P3S-TD3", "Hopper-v1", 0, evaluations=3)
+        return tmp_path / "run"
+
+    def change(self, folder: Path, **values) -> None:
+        record = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**record, **values}))
+
+    def test_links_are_not_written_through(self, folder, tmp_path, capsys):
+        (tmp_path / "precious").write_text("mine")
+        (folder / ".report.html.tmp").symlink_to(tmp_path / "precious")
+        assert call(capsys, "report", folder)[0] == 0
+        assert (folder / "report.html").read_text().startswith("<!doctype html>")
+        assert (tmp_path / "precious").read_text() == "mine"
+
+    @pytest.mark.timeout(30)
+    @pytest.mark.parametrize("name", ["evaluations.jsonl", "lineage.jsonl"])
+    def test_pipes_and_devices_are_not_read(self, folder, capsys, name):
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+        code, _, errors = call(capsys, "report", folder)
+        assert (code, errors.count("\n")) == (2, 1)
+        (folder / name).unlink()
+        (folder / name).symlink_to("/dev/zero")
+        code, _, errors = call(capsys, "report", folder)
+        assert (code, errors.count("\n")) == (2, 1)
+        assert "no regular file" in errors
+
+    @pytest.mark.parametrize("command", [["report"], ["watch", "--once"], ["compare"]])
+    def test_half_characters_are_refused(self, folder, capsys, command):
+        self.change(folder, commit="\ud800")
+        code, _, errors = call(capsys, command[0], folder, *command[1:])
+        assert (code, errors.count("\n")) == (2, 1)
+
+    @pytest.mark.parametrize("command", [["watch", "--once"], ["compare", "--terminal"]])
+    def test_names_do_not_steer_the_terminal(self, folder, capsys, command):
+        environment = json.loads((folder / "config.json").read_text())["environment"]
+        self.change(folder, environment={**environment, "id": "\x1b]0;owned\x07\x1b[2J"})
+        _, out, errors = call(capsys, command[0], folder, *command[1:])
+        assert "owned" in out + errors
+        assert "\x1b]0" not in out + errors
+
+    @pytest.mark.parametrize("shards", [5, [{"steps_per_second": "x", "waiting": 0}], [{}]])
+    def test_shards_that_make_no_sense(self, folder, capsys, shards):
+        row = {"step": 1, "steps_per_second": 1.0, "recent_returns": [], "shards": shards}
+        (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+        assert call(capsys, "watch", folder, "--once")[0] in (0, 2)
+
+    def test_nested_arguments(self, folder, capsys):
+        nested: list = []
+        for _ in range(700):
+            nested = [nested]
+        environment = json.loads((folder / "config.json").read_text())["environment"]
+        self.change(folder, environment={**environment, "kwargs": {"a": nested}})
+        for command in ("resume", "config"):
+            code, _, errors = call(capsys, command, folder)
+            assert (code, errors.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("name", ["cells.json", "references.json", "failures/0.json"])
+def test_files_of_a_study_that_are_nested_deeply(own_study, capsys, name):
+    if name == "failures/0.json":
+        name = (
+            f"failures/{json.loads((own_study / 'cells.json').read_text())['cells'][0]['id']}.json"
+        )
+    (own_study / name).parent.mkdir(exist_ok=True)
+    (own_study / name).write_text("[" * 100_000)
+    assert call(capsys, "report", own_study)[0] in (0, 2)
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["builtins:print", "sys:exit", "os:getcwd", "subprocess:run", "gymnasium:make"]
+)
+def test_a_policy_calls_nothing(population, tmp_path, capsys, wrapper):
+    file = tmp_path / "policy.safetensors"
+    population.policy.save(file)
+    header = header_of(file.read_bytes())
+    description = json.loads(header["__metadata__"]["p3s"])
+    del description["crc32"]
+    description["environment"]["wrappers"] = [wrapper]
+    header["__metadata__"]["p3s"] = json.dumps(description)
+    file.write_bytes(with_header(file.read_bytes(), header))
+    code, _, errors = call(capsys, "evaluate", file, "--episodes", "1")
+    assert (code, errors.count("\n")) == (2, 1)
+
+
+def test_a_policy_sees_no_more_observations_than_it_has(population, tmp_path):
+    file = tmp_path / "policy.safetensors"
+    population.policy.save(file)
+    header = header_of(file.read_bytes())
+    description = json.loads(header["__metadata__"]["p3s"])
+    del description["crc32"]
+    description["observations_seen"] = 4_000_000
+    header["__metadata__"]["p3s"] = json.dumps(description)
+    file.write_bytes(with_header(file.read_bytes(), header))
+    with pytest.raises(UserError, match="observations_seen does not fit"):
+        Policy.load(file)
+
+
+class TestNumbersAndDates:
+    def refused(self, capsys, *words) -> str:
+        code, _, errors = call(capsys, *words)
+        assert (code, errors.count("\n")) == (2, 1)
+        return errors
+
+    def test_numbers_that_no_float_holds(self, tmp_path, capsys):
+        (tmp_path / "run.toml").write_text(f'env = "Pendulum-v1"\nseed = {"1" * 400}\n')
+        (tmp_path / "study.toml").write_text(f'seeds = [{"1" * 400}]\nenvironments = ["A-v0"]\n')
+        self.refused(capsys, "train", "Pendulum-v1", "--seed", "1" * 400, "--out", tmp_path / "r")
+        self.refused(capsys, "train", "--config", tmp_path / "run.toml")
+        self.refused(capsys, "study", "show", tmp_path / "study.toml")
+
+    @pytest.mark.parametrize("line", [f"seed = {'1' * 5000}", "[env_kwargs]\ng = 1979-05-27"])
+    def test_what_no_run_can_hold(self, tmp_path, capsys, line):
+        (tmp_path / "run.toml").write_text(f'env = "Pendulum-v1"\n{line}\n')
+        assert "run.toml" in self.refused(capsys, "train", "--config", tmp_path / "run.toml")
+
+
+def test_a_stranger_starts_no_more_processes_than_there_are_cores():
+    few = opening.with_few_workers(RunOptions(evaluation_workers=3000, env_workers=3000))
+    assert few.evaluation_workers == few.env_workers == len(available_cores())
+    assert opening.with_few_workers(RunOptions()) == RunOptions()
+
+
+def test_a_copy_of_a_checkpoint_is_none(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.write(100, {"counters": {"total_steps": 100}}, None)
+    shutil.copytree(tmp_path / "step-000000000100", tmp_path / "step-000000000100.bak")
+    assert [path.name for path in step_folders(tmp_path)] == ["step-000000000100"]
+    checkpoints.write(200, {"counters": {"total_steps": 200}}, None)
+    checkpoints.write(300, {"counters": {"total_steps": 300}}, None)
+    assert (tmp_path / "step-000000000100.bak").exists()

@@ -24,6 +24,11 @@ def note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)
 
 
+def printable(text: str) -> str:
+    """A text from a file or a user without what would steer a terminal."""
+    return "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """An error for a name that does not exist, with similar names."""
     known = sorted(known)

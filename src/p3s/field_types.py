@@ -15,6 +15,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from p3s.errors import UserError
 
+LARGEST = 1e300
+"""No number is larger: infinity is not, nor is a whole number that no float can hold."""
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -28,7 +31,7 @@ class Bounds:
     def allow(self, value: float) -> bool:
         """Whether the number lies within the bounds; NaN never does, nor does infinity."""
         return (
-            math.isfinite(value)
+            abs(value) < LARGEST
             and (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
             and (self.above is None or value > self.above)
@@ -106,7 +109,12 @@ def check_fields(instance: Any) -> None:
         bounds = _violated(value, expected)
         if bounds is not None:
             each = " each" if isinstance(value, tuple) else ""
-            raise UserError(f"{name} must be {bounds}{each}, not {value}")
+            given = "a number without end" if _is_huge(value) else value
+            raise UserError(f"{name} must be {bounds}{each}, not {given}")
+
+
+def _is_huge(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) >= LARGEST
 
 
 def _violated(value: Any, expected: Any) -> Bounds | str | None:

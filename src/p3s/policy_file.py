@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from p3s.envs import EnvName
 from p3s.envs.flattening import flat_size
 from p3s.errors import UserError
+from p3s.runs.checksums import parse_json
 from p3s.types import EnvSpec, ObservationSpec
 
 FORMAT = "p3s-policy-2"
@@ -47,7 +48,7 @@ def read_policy_file(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        description = json.loads(metadata["p3s"])
+        description = parse_json(metadata["p3s"])
     except (SafetensorError, OSError, OverflowError) as error:
         raise UserError(f"{path} is damaged or no policy file: {error}") from error
     except (KeyError, ValueError, TypeError, RecursionError) as error:
@@ -104,12 +105,12 @@ def check_about(about: dict[str, Any], spec: EnvSpec) -> None:
             raise ValueError("action_shape does not fit its actions")
         if not re.fullmatch("u?int(8|16|32|64)", str(about.get("action_dtype", "int64"))):
             raise ValueError("action_dtype is no type of whole numbers")
-    if about.get("observation_space") is not None:
-        seen = about.get("observations_seen", 1)
-        if flat_size(about["observation_space"]) * seen != spec.features.size:
-            raise ValueError("observation_space does not fit its observations")
-    if not _is_size(about.get("observations_seen", 1)):
-        raise ValueError("observations_seen is no number of observations")
+    seen = about.get("observations_seen", 1)
+    if not _is_size(seen) or spec.features.shape[-1] % seen:
+        raise ValueError("observations_seen does not fit its observations")
+    space = about.get("observation_space")
+    if space is not None and flat_size(space) * seen != spec.features.size:
+        raise ValueError("observation_space does not fit its observations")
     if about.get("environment") is not None:
         EnvName.from_json(about["environment"])
     if "run" in about:

@@ -92,6 +92,11 @@ def read_run_file(path: Path) -> RunFile:
             method[key] = convert(value, _METHOD[key])
         except Mismatch as error:
             raise blank.problem(key, f"{key}: {error}") from error
+    try:
+        json.dumps(method.get("env_kwargs", {}))
+    except TypeError as error:
+        message = "env_kwargs: numbers, text, truth values and lists, no dates or times"
+        raise blank.problem("env_kwargs", message) from error
     if "env" not in method:
         raise blank.problem("env", 'which environment? env = "Hopper-v5"')
     fields = {key: value for key, value in content.items() if key not in _METHOD}

@@ -36,6 +36,8 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
         match = re.search(r"(.*) \(at (?:line (\d+)|end)", str(error))
         line = (match and match[2]) or text.count("\n") + 1
         raise UserError(f"{file}:{line}: invalid TOML: {match[1] if match else error}") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise UserError(f"{file}: invalid TOML: {error}") from error
 
 
 class Positions:

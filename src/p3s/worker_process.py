@@ -15,6 +15,7 @@ run still needs it for its last checkpoint.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import queue
@@ -32,6 +33,8 @@ from p3s.errors import TrainingStopped
 
 GRACE = 1.0
 """Seconds in which a worker may close what it has opened."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether a worker that does not answer is still alive."""
 
 
 def available_cores() -> list[int]:
@@ -77,6 +80,9 @@ class WorkerProcess:
             # Signals of the terminal are for the run alone.
             process_group=None if os.name == "nt" else 0,
         )
+        assert self.process.stdout is not None
+        # Not buffered: what can be read is what can be waited for.
+        self._answers = os.fdopen(self.process.stdout.fileno(), "rb", buffering=0, closefd=False)
         try:
             self._send(order)
         except WorkerDied:
@@ -100,14 +106,9 @@ class WorkerProcess:
         TrainingStopped and CannotWork are raised here as there; WorkerDied if nobody is there.
         deadline: by time.monotonic(); a worker that has not answered by then is killed.
         """
-        assert self.process.stdout is not None
-        if deadline is not None:
-            left = max(0.0, deadline - time.monotonic())
-            if not select.select([self.process.stdout], [], [], left)[0]:
-                self.kill()
-                raise WorkerDied("it took longer than the limit for a step")
+        self._wait(deadline)
         try:
-            kind, value = pickle.loads(_read(self.process.stdout))
+            kind, value = pickle.loads(_read(self._answers))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             raise WorkerDied(self._ending()) from error
         if kind == "stopped":
@@ -115,6 +116,23 @@ class WorkerProcess:
         if kind == "cannot work":
             raise CannotWork(value)
         return value
+
+    def _wait(self, deadline: float | None) -> None:
+        """Wait until there is an answer, or nobody who could give one.
+
+        A process that has died may have left others behind that hold its end of the pipe.
+        """
+        if os.name == "nt":  # pipes cannot be waited for there, and there is no limit
+            return
+        while not self._readable(min(LOOK_EVERY, _seconds_until(deadline))):
+            if _seconds_until(deadline) <= 0:
+                self.kill()
+                raise WorkerDied("it took longer than the limit for a step")
+            if self.process.poll() is not None and not self._readable(0.0):
+                raise WorkerDied(self._ending())
+
+    def _readable(self, seconds: float) -> bool:
+        return bool(select.select([self._answers], [], [], seconds)[0])
 
     def _ending(self) -> str:
         """How a process ended that no longer answers."""
@@ -147,6 +165,10 @@ class WorkerProcess:
             self.process.wait()
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+def _seconds_until(deadline: float | None) -> float:
+    return math.inf if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 Handler = tuple[Callable[[Any], Any], Callable[[], None]]
@@ -205,8 +227,19 @@ def _write(pipe: IO[bytes], data: bytes) -> None:
 
 
 def _read(pipe: IO[bytes]) -> bytes:
-    length = int.from_bytes(pipe.read(8), "little")
-    data = pipe.read(length)
-    if length == 0 or len(data) < length:
+    length = int.from_bytes(_read_exactly(pipe, 8), "little")
+    if length == 0:
         raise EOFError
-    return data
+    return _read_exactly(pipe, length)
+
+
+def _read_exactly(pipe: IO[bytes], length: int) -> bytes:
+    """So many bytes, in as many pieces as they come in; EOFError if there are fewer."""
+    pieces = list[bytes]()
+    while length:
+        piece = pipe.read(length)
+        if not piece:
+            raise EOFError
+        pieces.append(piece)
+        length -= len(piece)
+    return b"".join(pieces)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from p3s.envs import Adapter
+from p3s.envs import Adapter, workers
 from p3s.envs.copies import LocalCopies
 from p3s.envs.workers import WorkerCopies
 from p3s.errors import TrainingStopped, UserError
@@ -34,7 +34,9 @@ class TestStops:
             ("raises", r"the environment of learner 0 raised at a step: RuntimeError: the wheels"),
             ("leaks", "the environment of learner 0 raised at a step: MemoryError"),
             ("wrong shape", r"learner 0 raised at a step: .* shape \(3,\), its space \(2,\)"),
-            ("wrong dtype", "learner 0 raised at a step: ValueError: could not convert string"),
+            ("wrong dtype", "learner 0 raised at a step: ValueError: an observation has values of"),
+            ("complex numbers", "raised at a step: ValueError: .* values of type complex64"),
+            ("text as a reward", "raised at a step: TypeError: the reward is '1.5', not a number"),
             ("NaN observation", r"the observation of learner 0's environment is \[nan nan\]"),
             ("NaN reward", "the reward of learner 0's environment is nan"),
             ("infinite reward", "the reward of learner 0's environment is inf"),
@@ -119,6 +121,7 @@ class TestWorkers:
             pytest.param("SIGKILL", "killed by SIGKILL", marks=pytest.mark.slow),
             pytest.param("exits", "exit code 3", marks=pytest.mark.slow),
             ("hangs", "longer than the limit for a step"),
+            ("leaves a child", "killed by SIGKILL"),
         ],
     )
     def test_a_worker_is_replaced(self, tmp_path, capsys, kind, line):
@@ -138,6 +141,15 @@ class TestWorkers:
         assert lengths[lost] == [20] * 4  # 29 steps, of which 9 are lost; then 71
         assert snapshot["num_episodes"].tolist() == [6, 6]
         self.check_rows(steps)
+
+    def test_a_replacement_that_hangs_at_its_reset(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(workers, "START_SECONDS", 5.0)
+        make = MakeFault("hangs from now on", tmp_path / "mark")
+        copies = WorkerCopies(make, 2, 0, 1, restarts=1, step_limit=0.5)
+        with pytest.raises(TrainingStopped, match=r"longer than the limit"):
+            play(copies)
+        assert capsys.readouterr().err.count("restarted") == 1
+        copies.close()
 
     @staticmethod
     def check_rows(steps):

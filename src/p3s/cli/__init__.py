@@ -6,12 +6,15 @@ Options are made from the fields of each module's `Options`, help texts from the
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import sys
 import traceback
 from importlib.metadata import version
 
-from p3s.errors import UserError, unknown
+from p3s.cli.output import lasting, to_nowhere
+from p3s.errors import UserError, printable, unknown
 
 COMMANDS = {
     "train": "Train a population on an environment.",
@@ -36,13 +39,22 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; a user error is one line and exit code 2, with --debug its traceback too."""
     words = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # no letter is worth a run
     try:
         sys.exit(_dispatch([word for word in words if word != "--debug"]))
     except UserError as error:
         if "--debug" in words:
             traceback.print_exc()
-        print(f"p3s: {error}", file=sys.stderr)
+        print(f"p3s: {printable(str(error))}", file=sys.stderr)
         sys.exit(2)
+    except RecursionError:
+        print("p3s: a file is nested too deeply", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # p3s ... | head
+        to_nowhere(sys.stdout)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("p3s: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -82,13 +94,14 @@ def _dispatch(arguments: list[str]) -> int:
         say_first(rest)
     command = importlib.import_module(f"p3s.cli.{name}")
     if name == "train":
-        return command.run(rest)
+        with lasting():
+            return command.run(rest)
     import tyro
 
     description = COMMANDS[name]
-    return command.run(
-        tyro.cli(command.Options, args=rest, prog=f"p3s {name}", description=description)
-    )
+    options = tyro.cli(command.Options, args=rest, prog=f"p3s {name}", description=description)
+    with lasting() if name in ("resume", "study") else contextlib.nullcontext():
+        return command.run(options)
 
 
 def _overview() -> int:

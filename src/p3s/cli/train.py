@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -191,8 +192,9 @@ def train(training: Training, report: bool) -> int:
         if received:
             raise KeyboardInterrupt
         received.append(number)
-        os.write(2, b"stopping after this step, with a checkpoint; once more to stop at once\n")
         training.stop_requested = True
+        with contextlib.suppress(OSError):  # who read it may have been stopped too
+            os.write(2, b"stopping after this step, with a checkpoint; once more to stop at once\n")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, request_stop)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from p3s.chief import search_radius
 from p3s.cli.arguments import Run
-from p3s.errors import UserError
+from p3s.errors import UserError, printable
 from p3s.report.results import read_run
 from p3s.report.rows import read_intact_rows
 from p3s.report.sparkline import sparkline
@@ -48,7 +48,7 @@ def view(path: Path) -> Panel:
     if reviews:
         parts.append(_chief(reviews, config["scheme_fields"]))
     env = config["environment"]["id"] if config["environment"] else "custom environment"
-    title = f"{config['scheme']}-{config['algorithm']} on {env}, seed {config['seed']}"
+    title = printable(f"{config['scheme']}-{config['algorithm']} on {env}, seed {config['seed']}")
     return Panel(Group(*parts), title=Text(title), subtitle=Text(str(path)), expand=False)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from importlib.util import find_spec
+from types import FunctionType
 from typing import Any
 
 import gymnasium
@@ -61,13 +62,23 @@ def _wrapped(env: gymnasium.Env, wrapper: str) -> gymnasium.Env:
         raise UserError(f"a wrapper is named module:Name, not {wrapper!r}")
     search_current_folder()
     try:
-        made = getattr(importlib.import_module(module), name)(env)
+        wrap = getattr(importlib.import_module(module), name)
+        if not _can_wrap(wrap, module):
+            raise TypeError("it is neither a gymnasium.Wrapper nor a function of that module")
+        made = wrap(env)
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise UserError(f"the wrapper {wrapper} cannot be made: {what}") from error
     if not isinstance(made, gymnasium.Env):
         raise UserError(f"the wrapper {wrapper} made a {type(made).__name__}, no gymnasium.Env")
     return made
+
+
+def _can_wrap(wrap: Any, module: str) -> bool:
+    """Whether something is made to wrap environments: not everything that can be called is."""
+    if isinstance(wrap, type):
+        return issubclass(wrap, gymnasium.Wrapper)
+    return isinstance(wrap, FunctionType) and wrap.__module__ == module
 
 
 def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:

@@ -124,6 +124,8 @@ class Adapter(gymnasium.Wrapper):
             observation = info["final_obs"]
         seen = self._with_latest(self._as_array(observation))
         seen = self._with_mask(seen, info, ended, bool(terminated))
+        if isinstance(reward, str | bytes | complex):
+            raise TypeError(f"the reward is {reward!r}, not a number")
         return seen, float(reward), bool(terminated), bool(truncated), info
 
     def _check_spaces(self) -> None:
@@ -172,7 +174,10 @@ class Adapter(gymnasium.Wrapper):
         else:
             if not self._plain:
                 observation = spaces.flatten(self._own_observation_space, observation)
-            array = np.asarray(observation, np.float32)
+            array = np.asarray(observation)
+            if array.dtype.kind in "cSUmM":
+                raise ValueError(f"an observation has values of type {array.dtype}, not numbers")
+            array = array.astype(np.float32, copy=False)
         if array.shape != self._spec.shape:
             expected = self._spec.shape
             raise ValueError(f"an observation has shape {array.shape}, its space {expected}")

@@ -35,6 +35,8 @@ from p3s.types import Episode, Transition
 from p3s.worker_process import CannotWork, WorkerDied, WorkerProcess, pickled
 
 MODULE = "p3s.envs.worker"
+START_SECONDS = 60.0
+"""What a worker with a limit may take in addition to begin or to take up its work."""
 
 
 def make_copies(
@@ -216,10 +218,11 @@ class WorkerCopies:
         """When the answer to a message is overdue, if ever."""
         with contextlib.suppress(WorkerDied):  # there will be no answer
             self.workers[index].send((what, argument))
-        if self._step_limit is None or what not in ("start", "step"):
+        if self._step_limit is None or what in ("snapshot", "share"):
             return None
         copies = len(argument) if what == "step" else len(self._parts[index])
-        return time.monotonic() + copies * self._step_limit
+        more = START_SECONDS if what in ("about", "resume") else 0.0
+        return time.monotonic() + copies * self._step_limit + more
 
     def _receive(self, index: int, deadline: float | None) -> Any:
         return self.workers[index].receive(deadline)
@@ -236,6 +239,11 @@ class WorkerCopies:
         self._restarts_left -= 1
         note(f"{died}: restarted, and its episodes are lost; {self._restarts_left} restarts left")
         self.workers[index] = WorkerProcess(MODULE, self._orders[index])
+        try:
+            self._receive(index, self._send(index, "about", None))  # its start is no step
+        except WorkerDied as again:
+            self._replace(index, again)
+            return
         if self._num_episodes[part.start]:
             self.lost += part
             counts = self._num_episodes[own]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from p3s.report.formatting import score_text
+from p3s.runs.checksums import parse_json
+from p3s.runs.files import read_bytes
 
 FILE = "references.json"
 
@@ -44,7 +46,7 @@ def read_references(folder: Path) -> dict[str, Reference]:
     if not file.is_file():
         return {}
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(read_bytes(file))
         found = {env: Reference(**entry) for env, entry in content.items()}
         for reference in found.values():
             played = list(reference.returns.values())

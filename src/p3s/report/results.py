@@ -7,7 +7,6 @@ get their labels from the runs' configurations.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
-from p3s.errors import UserError
+from p3s.errors import UserError, printable
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.formatting import first_names
 from p3s.report.references import Reference, read_references
 from p3s.report.rows import check_cell, check_config, read_intact_rows
+from p3s.runs.checksums import parse_json
 from p3s.runs.failures import Failure, read_failure
+from p3s.runs.files import read_bytes
 from p3s.runs.records import read_config
 
 
@@ -90,7 +91,7 @@ class Results:
 def method_label(config: dict[str, Any]) -> str:
     """Scheme and algorithm, with the preset unless it is the default."""
     preset = "" if config["preset"] == DEFAULT_PRESET else f" ({config['preset']})"
-    return f"{config['scheme']}-{config['algorithm']}{preset}"
+    return printable(f"{config['scheme']}-{config['algorithm']}{preset}")
 
 
 def environment_label(config: dict[str, Any]) -> str:
@@ -101,7 +102,8 @@ def environment_label(config: dict[str, Any]) -> str:
     implied = PAPER_ENVIRONMENTS.get(EnvName(env["id"]).family, {})
     given = {key: value for key, value in env["kwargs"].items() if implied.get(key) != value}
     delay = {} if env["delay"] is None else {"delay": env["delay"]}
-    return ", ".join([env["id"], *(f"{key} {value}" for key, value in {**delay, **given}.items())])
+    words = [env["id"], *(f"{key} {value}" for key, value in {**delay, **given}.items())]
+    return printable(", ".join(words))
 
 
 def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult, list[str]]:
@@ -165,9 +167,9 @@ def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
 def _read_study(folder: Path) -> Results:
     file = folder / "cells.json"
     try:
-        study = json.loads(file.read_text(encoding="utf-8"))
+        study = parse_json(read_bytes(file))
         cells = [check_cell(cell) for cell in study["cells"]]
-        title = str(study.get("title") or study.get("study") or folder.name)
+        title = printable(str(study.get("title") or study.get("study") or folder.name))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{file} is damaged: {reason}") from error

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from types import NoneType
 from typing import Any
 
+from p3s.errors import printable
 from p3s.runs.checksums import parse_checked
 from p3s.runs.records import whole_lines
 
@@ -63,6 +64,12 @@ _OPTIONAL: dict[str, Checks] = {
     "metrics": {
         "steps_per_second": is_number,
         "recent_returns": _each(_or_none(is_number)),
+        "shards": _each(
+            lambda shard: (
+                isinstance(shard, dict)
+                and all(is_number(shard.get(name)) for name in ("steps_per_second", "waiting"))
+            )
+        ),
         "learners": lambda value: (
             isinstance(value, dict) and all(map(_each(_or_none(is_number)), value.values()))
         ),
@@ -81,7 +88,7 @@ def check_cell(cell: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{cell[name]!r} is not in the study's folder")
     if not is_count(cell["seed"]) or not _or_none(is_number)(cell.get("paper")):
         raise ValueError("the seed or the published score of a run makes no sense")
-    return cell
+    return {**cell, "method": printable(cell["method"]), "env": printable(cell["env"])}
 
 
 def check_config(config: dict[str, Any]) -> None:

@@ -41,6 +41,8 @@ _UNFINISHED, _REPLACED = ".tmp-", ".old-"
 """Begin the names of checkpoints that are being written, and that a new one of the same step
 replaces."""
 
+_STEP = re.compile(r"step-\d+")
+USING_BEFORE = ": using the one before"
 _FILE_NAME = re.compile(r"[\w-]+\.(safetensors|bin)")
 _PIECE = 1 << 20
 _TRIES = 20
@@ -133,7 +135,7 @@ class Checkpoints:
 
     def _complete(self) -> list[Path]:
         """The oldest first; one that was being replaced comes before its replacement."""
-        folders = [*self.folder.glob("step-*"), *self.folder.glob(f"{_REPLACED}step-*")]
+        folders = [*step_folders(self.folder), *self.folder.glob(f"{_REPLACED}step-*")]
         return sorted(folders, key=lambda folder: (_name(folder), not _is_replaced(folder)))
 
     def config(self) -> dict[str, Any] | None:
@@ -162,7 +164,11 @@ class Checkpoints:
                 break
             # They may not be damaged: a run in progress has replaced some of them meanwhile.
         if folders:
-            raise UserError(f"no checkpoint in {self.folder} is intact: {'; '.join(notes)}")
+            damages = "; ".join(note.removesuffix(USING_BEFORE) for note in notes)
+            raise UserError(
+                f"no checkpoint in {self.folder} is intact: the run cannot continue ({damages}); "
+                "its policies can still be used (p3s evaluate)"
+            )
         return None, notes
 
     def _newest(self, folders: list[Path], ring: Ring | None) -> tuple[Snapshot | None, list[str]]:
@@ -173,7 +179,7 @@ class Checkpoints:
             if damage is None:
                 with suppress(FileNotFoundError):
                     return self._read(folder, ring), notes
-            notes.append(f"checkpoint {folder.name} is damaged ({damage}): using the one before")
+            notes.append(f"checkpoint {folder.name} is damaged ({damage}){USING_BEFORE}")
         return None, notes
 
     def _read(self, folder: Path, ring: Ring | None) -> Snapshot:
@@ -250,6 +256,11 @@ def _write(path: Path, data: Any) -> dict[str, int]:
     return {"bytes": memoryview(data).nbytes, "crc32": zlib.crc32(data)}
 
 
+def step_folders(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, in any order; copies that somebody put there are none."""
+    return [path for path in folder.glob("step-*") if _STEP.fullmatch(path.name)]
+
+
 def _is_replaced(folder: Path) -> bool:
     return folder.name.startswith(_REPLACED)
 
@@ -261,7 +272,7 @@ def _name(folder: Path) -> str:
 def _meta(folder: Path) -> dict[str, Any] | None:
     """What a checkpoint says of itself; None if that is damaged."""
     try:
-        meta = parse_checked((folder / "meta.json").read_bytes())
+        meta = parse_checked(files.read_bytes(folder / "meta.json"))
     except (OSError, ValueError):
         return None
     values = meta.get("values") if meta.get("format", 1) == FORMAT else {}
@@ -293,7 +304,7 @@ def _damage(folder: Path) -> str | None:
 def _measure(path: Path) -> dict[str, int]:
     """Size and checksum of a file, read piece by piece."""
     size = checksum = 0
-    with path.open("rb") as file:
+    with files.open_regular(path) as file:
         while piece := file.read(_PIECE):
             size, checksum = size + len(piece), zlib.crc32(piece, checksum)
     return {"bytes": size, "crc32": checksum}

@@ -20,15 +20,24 @@ def with_checksum(value: dict[str, Any]) -> dict[str, Any]:
 
 def parse_checked(text: str | bytes) -> dict[str, Any]:
     """The object that a text holds, without its checksum; ValueError if it is damaged."""
-    try:
-        value = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    value = parse_json(text)
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     expected = value.pop(CHECKSUM, None)
     if expected is not None and expected != _checksum(value):
         raise ValueError("it is not what was written: its checksum does not match")
+    return value
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The value that a text holds; ValueError if it is nested too deeply or cannot be shown."""
+    try:
+        value = json.loads(text)
+        escape = b"\\ud" if isinstance(text, bytes) else "\\ud"
+        if escape in text.lower():  # pyright: ignore[reportOperatorIssue]
+            json.dumps(value, ensure_ascii=False).encode()  # half of a pair is no character
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     return value
 
 

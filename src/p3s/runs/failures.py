@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.runs.files import write_text
+from p3s.runs.checksums import parse_json
+from p3s.runs.files import read_bytes, write_text
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Failure:
 def read_failure(path: Path) -> Failure | None:
     """What a failure record says, as far as it makes sense; None if there is no record."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = parse_json(read_bytes(path))
         error, traceback, step = record["error"], record.get("traceback"), record.get("step")
     except FileNotFoundError:
         return None

@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from p3s.errors import TrainingStopped
 
@@ -34,20 +35,23 @@ class Disk:
         path.mkdir(exist_ok=True)
 
     def write(self, path: Path, data: Any) -> None:
-        """Write a file and sync it."""
-        with path.open("wb") as file:
+        """Write a file anew and sync it."""
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()  # a link to something else, or what a killed process left
+        with _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
 
     def append(self, path: Path, data: bytes) -> None:
         """Write to the end of a file, which is made if there is none."""
-        with path.open("ab") as file:
+        with _open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND) as file:
             file.write(data)
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut a file off."""
-        os.truncate(path, size)
+        with _open(path, os.O_WRONLY) as file:
+            os.ftruncate(file.fileno(), size)
 
     def sync(self, path: Path) -> None:
         """Wait until a file's content, or a folder's entries, are on disk."""
@@ -78,8 +82,31 @@ class Disk:
 disk = Disk()
 
 
+def _open(path: Path, flags: int) -> BinaryIO:
+    """A file to be written, itself and not what a link of its name leads to."""
+    safe = flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, safe, 0o666), "wb")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """A file to be read; OSError for a pipe or a device, which may have no end."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a regular file holds."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 @contextlib.contextmanager
-def _telling(verb: str, path: Path) -> Any:
+def telling(verb: str, path: Path) -> Any:
+    """Name the file and the reason where the disk refuses something."""
     try:
         yield
     except OSError as error:
@@ -90,7 +117,7 @@ def make_folder(path: Path) -> None:
     """Make a folder and those above it, as far as there are none."""
     missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
     for folder in reversed(missing):
-        with _telling("make", folder):
+        with telling("make", folder):
             disk.make_folder(folder)
             disk.sync(folder.parent)
 
@@ -103,7 +130,7 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file whole or not at all: to a temporary name, to disk, then renamed."""
     temporary = path.with_name(f".{path.name}.tmp")
-    with _telling("write", path):
+    with telling("write", path):
         try:
             disk.write(temporary, data)
             disk.rename(temporary, path)
@@ -116,32 +143,32 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_new(path: Path, data: Any) -> None:
     """Write a file that nobody looks for before its folder has its name."""
-    with _telling("write", path):
+    with telling("write", path):
         disk.write(path, data)
 
 
 def append(path: Path, data: bytes) -> None:
     """Write to the end of a file; it is on disk after `sync`."""
-    with _telling("write", path):
+    with telling("write", path):
         disk.append(path, data)
 
 
 def truncate(path: Path, size: int) -> None:
     """Cut a file off, on disk too."""
-    with _telling("write", path):
+    with telling("write", path):
         disk.truncate(path, size)
         disk.sync(path)
 
 
 def sync(path: Path) -> None:
     """Wait until a file's content, or a folder's entries, are on disk."""
-    with _telling("write", path):
+    with telling("write", path):
         disk.sync(path)
 
 
 def rename(source: Path, target: Path) -> None:
     """Give a file or a folder another name."""
-    with _telling("write", target):
+    with telling("write", target):
         disk.rename(source, target)
 
 
@@ -156,7 +183,7 @@ def link(source: Path, target: Path) -> bool:
 
 def remove(path: Path) -> None:
     """Remove a file, if there is one, on disk too."""
-    with _telling("remove", path), contextlib.suppress(FileNotFoundError):
+    with telling("remove", path), contextlib.suppress(FileNotFoundError):
         disk.remove(path)
         disk.sync(path.parent)
 
@@ -166,5 +193,5 @@ def remove_folder(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         for entry in sorted(path.iterdir()):
             remove_folder(entry)
-    with _telling("remove", path), contextlib.suppress(FileNotFoundError):
+    with telling("remove", path), contextlib.suppress(FileNotFoundError):
         disk.remove(path)

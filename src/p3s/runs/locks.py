@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from p3s.errors import UserError
+from p3s.runs.files import telling
 
 _FIRST_BYTE = 1 << 30
 _NUM_SHARED = 64
@@ -23,7 +24,8 @@ def try_lock(path: Path, shared: bool = False) -> int | None:
 
     On POSIX a child that inherits the file holds the lock with it, as long as it lives.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with telling("write", path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o644)
     try:
         locked = _lock(descriptor, shared)
     except OSError as error:

@@ -21,6 +21,7 @@ from p3s.learning import devices
 from p3s.plugins import import_module
 from p3s.policy_file import check_layers
 from p3s.report.rows import read_intact_rows
+from p3s.run_options import RunOptions
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
@@ -33,6 +34,7 @@ from p3s.runs.trust import (
     refuse_links,
 )
 from p3s.train import Training
+from p3s.worker_process import available_cores
 
 MakeEnv = Callable[[], Adapter]
 LARGEST_LAYER = 1 << 22
@@ -102,6 +104,7 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     config = config_of(record, path)
     if not is_own_record(record):
         refuse_links(path)
+        config = dataclasses.replace(config, options=with_few_workers(config.options))
         if config.options.engine == "ray" and run_options.get("address") is None:
             refuse_cluster(config.options.address)
     given, steps_before = {"steps": steps, **run_options}, config.options.steps
@@ -133,6 +136,17 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     if steps is not None:
         write_config(path, {**record, "steps": steps})
     return training, notes
+
+
+def with_few_workers(options: RunOptions) -> RunOptions:
+    """No more processes than cores, whatever a stranger's run asks for; results are the same."""
+    most = len(available_cores())
+    evaluating = options.evaluation_workers
+    return dataclasses.replace(
+        options,
+        env_workers=min(options.env_workers, most),
+        evaluation_workers=None if evaluating is None else min(evaluating, most),
+    )
 
 
 def loggers_of(record: dict[str, Any]) -> list[str]:

@@ -88,8 +88,9 @@ class RunFolder(NoFolder):
         if self._lock is None:
             raise UserError(f"{self.path} is in use: another process trains this run")
         self._owner = secrets.token_hex(16).encode()
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, self._owner, 0)
+        with files.telling("write", self.path / ".lock"):
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, self._owner, 0)
 
     def _check_owner(self) -> None:
         """Stop if another process has claimed the folder in spite of the lock."""
@@ -213,7 +214,7 @@ def whole_lines(path: Path) -> list[bytes]:
 
     Unless it holds a whole row: then only its end is damaged, and it is for the reader to say so.
     """
-    *lines, rest = path.read_bytes().split(b"\n")
+    *lines, rest = files.read_bytes(path).split(b"\n")
     try:
         json.JSONDecoder().raw_decode(rest.decode(errors="replace"))
     except (ValueError, RecursionError):
@@ -224,7 +225,7 @@ def whole_lines(path: Path) -> list[bytes]:
 def last_row(path: Path) -> dict[str, Any] | None:
     """The last whole row of a record, read from its end."""
     try:
-        with path.open("rb") as file:
+        with files.open_regular(path) as file:
             size = file.seek(0, os.SEEK_END)
             length = TAIL_BYTES
             while True:
@@ -263,7 +264,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UserError(f"{path} is not a run: it has no config.json")
     try:
-        return parse_checked(file.read_bytes())
+        return parse_checked(files.read_bytes(file))
     except ValueError as error:
         hint = f" (if you changed it, remove its {CHECKSUM!r})" if "checksum" in str(error) else ""
         raise UserError(f"{file} is damaged: {error}{hint}") from error

@@ -137,14 +137,16 @@ def as_list(value: Any) -> list[Any]:
 
 def modules_in(environment: Any) -> list[str]:
     """The modules that an environment's id and arguments name: 'module:Env-v0'."""
-    if isinstance(environment, str):
-        module, colon, _ = environment.partition(":")
-        return [module] if colon else []
-    if isinstance(environment, dict):
-        environment = list(environment.values())
-    if isinstance(environment, list | tuple):
-        return [module for value in environment for module in modules_in(value)]
-    return []
+    found, left = list[str](), [environment]
+    while left:
+        value = left.pop()
+        if isinstance(value, str) and ":" in value:
+            found.append(value.partition(":")[0])
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+    return found
 
 
 def refuse_modules(named: Iterable[Any], whose: str) -> None:
@@ -158,7 +160,10 @@ def refuse_modules(named: Iterable[Any], whose: str) -> None:
 
 
 def _is_imported(module: Any) -> bool:
-    return isinstance(module, str) and module in sys.modules
+    """Whether the user has imported a module; Python's own are there for nobody to choose from."""
+    if not isinstance(module, str) or module.partition(".")[0] in sys.stdlib_module_names:
+        return False
+    return module in sys.modules
 
 
 # ---------------------------------------------------------------------- environment states

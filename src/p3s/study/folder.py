@@ -23,6 +23,7 @@ from typing import Any
 from p3s.errors import UserError
 from p3s.report.references import FILE, Reference, read_references, references_text
 from p3s.runs.best_policy import LAST
+from p3s.runs.checkpoints import step_folders
 from p3s.runs.failures import read_failure
 from p3s.runs.files import write_text
 from p3s.runs.locks import no_locks, try_lock
@@ -119,7 +120,7 @@ class StudyFolder:
         """Whether a cell has run to its end, even if its checkpoints were discarded afterward."""
         run, steps = self.run(cell), cell.config.options.steps
         if (run / "checkpoints").is_dir():
-            names = [path.name for path in (run / "checkpoints").glob("step-*")]
+            names = [path.name for path in step_folders(run / "checkpoints")]
             return any(int(name.removeprefix("step-")) >= steps for name in names)
         return (run / LAST).exists() and is_complete(run, steps)
 
