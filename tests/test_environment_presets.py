@@ -12,7 +12,7 @@ from p3s.cli.presets import known_ids
 from p3s.cli.train import parse_train
 from p3s.config import resolve
 from p3s.environment_presets import ENVIRONMENTS, default_algorithm
-from p3s.envs import make_env
+from p3s.envs import make_env, parse_name
 from p3s.schemes import SCHEMES
 from p3s.suitability import check_environment
 from tests.helpers import call
@@ -72,7 +72,7 @@ def test_the_user_wins():
 
 
 def test_unknown_environments_get_td3():
-    assert default_algorithm("Mine") == "td3"
+    assert default_algorithm(parse_name("Mine-v0")) == "td3"
     config = resolve("Mine-v0")
     assert (config.algorithm.name, config.options.steps) == ("td3", 1_000_000)
 

@@ -10,11 +10,19 @@ import pytest
 from gymnasium import spaces
 
 import p3s
-from p3s.envs import make_env
+from p3s import Population
+from p3s.callbacks import Callback
+from p3s.cli.train import parse_train
+from p3s.config import resolve
+from p3s.environment_presets import preset_of
+from p3s.envs import make_env, parse_name
 from p3s.errors import UserError
 from p3s.policy_onnx import export_onnx
+from p3s.run_file import run_file_text
+from p3s.runs import opening
 from p3s.runs.loggers.scalars import scalars_of
-from tests.helpers import SMALL, call
+from tests.helpers import SMALL, call, small_config
+from tests.helpers_faults import MakeFault
 
 FEW = {**SMALL, "evaluation_period": 0}
 
@@ -215,3 +223,99 @@ class TestCommands:
         assert code == 2
         assert "Traceback (most recent call last)" in errors
         assert "a joint broke" in errors
+
+
+class Choice(gymnasium.Env):
+    """Three actions to choose from."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, True, False, {}
+
+
+class TestAlgorithmThatSuits:
+    def test_by_the_actions(self):
+        assert Population(Choice).training.config.algorithm.name == "dqn"
+        assert Population("FrozenLake-v1").training.config.algorithm.name == "dqn"
+        assert parse_train(["FrozenLake-v1"])[0].algorithm.name == "dqn"
+        assert parse_train(["Pendulum-v1"])[0].algorithm.name == "td3"
+
+    def test_arguments_of_the_environment_count(self):
+        pytest.importorskip("Box2D")
+        words = ["LunarLander-v3", "--env-kwargs", "continuous", "True"]
+        assert parse_train(words)[0].algorithm.name == "td3"
+        assert parse_train(words[:1])[0].algorithm.name == "dqn"
+
+    def test_rollouts(self):
+        assert parse_train(["Pendulum-v1", "--scheme", "rollout"])[0].algorithm.name == "ppo"
+
+    def test_another_environment_of_the_same_name(self):
+        assert preset_of(parse_name("mine/CartPole-v0")) is None
+        assert preset_of(parse_name("p3s/DelayedHopper-v5")) is preset_of(parse_name("Hopper-v5"))
+
+
+def test_whole_numbers_in_short():
+    config, _ = parse_train(["Pendulum-v1", "--steps", "1e4", "--learning-rate", "1e-3"])
+    assert (config.options.steps, config.algorithm.learning_rate) == (10_000, 1e-3)
+    assert resolve("Pendulum-v1", hidden_sizes=np.array([8, 8])).algorithm.hidden_sizes == (8, 8)
+
+
+@pytest.mark.parametrize("name", ["verbose", "device", "policy", "tensorboard_log", "wrappers"])
+def test_what_is_elsewhere_here_gets_a_hint(name):
+    with pytest.raises(UserError, match=f"^{name} is no field: .{{20}}"):
+        resolve("Pendulum-v1", **{name: 1})
+
+
+@pytest.mark.parametrize("callback", [Callback, "x", [None], [lambda _: True, 3]])
+def test_what_is_no_callback(callback):
+    with pytest.raises(UserError, match="a callback is a function or an instance of"):
+        Population("Pendulum-v1", **SMALL).learn(100, callback)
+
+
+def test_learn_says_why_it_stopped(capsys):
+    fields = {**SMALL, "evaluation_period": 100, "evaluation_episodes": 1}
+    population = Population("InvertedPendulum-v5", stop_at=-1e9, **fields).learn(1200)
+    assert population.stop_reason is not None
+    assert f"stopped at step {population.num_steps:,}: {population.stop_reason}" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_run_that_took_no_step_does_not_block_its_folder(tmp_path, capsys):
+    config = small_config(None, steps=200)
+    broken, path = MakeFault("raises", at=1), tmp_path / "run"
+    training = opening.begin(config, path, broken)
+    with pytest.raises(UserError):
+        training.run(200)
+    training.close()
+    training = opening.begin(config, path, MakeFault("none", at=1000))
+    training.run(200)
+    training.close()
+    with pytest.raises(UserError, match="holds a run already"):
+        opening.begin(config, path, broken)
+
+
+def test_a_population_of_another_environment_is_refused_by_its_shapes(tmp_path):
+    population = Population(lambda: gymnasium.make("Pendulum-v1"), **FEW).learn(100)
+    population.save(tmp_path)
+    with pytest.raises(UserError, match=r"was saved with .* of 3 .* environment has .* of 2 "):
+        Population.load(tmp_path, Choice)
+
+
+def test_loggers_are_kept_in_a_run_file(tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text(run_file_text(resolve("Pendulum-v1"), ("csv",)))
+    assert parse_train(["--config", str(file)])[1].log == ("csv",)
+
+
+def test_numbers_that_are_not_there_are_not_logged():
+    row = {"champion_return": None, "score": float("nan"), "mean": 1.0, "learner_returns": [[2.0]]}
+    assert scalars_of("evaluations", row) == {
+        "eval/population_mean_reward": 1.0, "learner_0/eval_reward": 2.0
+    }  # fmt: skip

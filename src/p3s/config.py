@@ -20,7 +20,7 @@ from p3s.envs import EnvName, parse_name
 from p3s.envs.copies import equal_parts
 from p3s.envs.delay import Delay
 from p3s.errors import UserError, unknown
-from p3s.field_names import FAMILIAR, new_name
+from p3s.field_names import ELSEWHERE, FAMILIAR, new_name
 from p3s.field_types import Mismatch, check_fields, convert, field_types
 from p3s.plugins import find, find_network, modules_of, recorded
 from p3s.presets import DEFAULT_PRESET, PRESETS, preset_fields
@@ -226,8 +226,10 @@ def scheme_class(scheme: str, algorithm: str) -> type[Scheme]:
 
 def _as_field(name: str, value: Any, expected: Any) -> Any:
     """The user's value as the field holds it."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     try:
-        return convert(value.item() if isinstance(value, np.generic) else value, expected)
+        return convert(value, expected)
     except Mismatch as error:
         raise UserError(f"{name}: {error}") from error
 
@@ -239,6 +241,8 @@ def _misplaced(key: str, known: set[str], scheme: str, algorithm: str) -> UserEr
         for owner, made in {**SCHEMES, **ALGORITHMS}.items()
         if key in {f.name for f in dataclasses.fields(made)}
     ]
+    if key in ELSEWHERE:
+        return UserError(f"{key} is no field: {ELSEWHERE[key]}")
     if not owners:
         ours = [name for name in FAMILIAR.get(key, ()) if name in known]
         if ours:
@@ -261,9 +265,9 @@ def resolve(
     Without an algorithm it is the one that suits the environment.
     """
     name = parse_name(env, delay) if isinstance(env, str) else env
-    suited = default_algorithm("" if name is None else name.family)
-    wanted = suited if algorithm is None else algorithm
     scheme = find(SCHEMES, "scheme", scheme if ":" in scheme else scheme_name(scheme)).name
+    suited = "ppo" if scheme == "rollout" else default_algorithm(name)
+    wanted = suited if algorithm is None else algorithm
     known_as = wanted if ":" in wanted or wanted in ALGORITHMS else wanted.lower()
     learned_by = find(ALGORITHMS, "algorithm", known_as)
     if preset not in PRESETS:

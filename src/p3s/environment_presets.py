@@ -4,22 +4,25 @@
     discount_factor     of every off-policy algorithm: how far ahead a task wants one to look
 
 They belong to preset `recommended`, but for the algorithm: only discrete ones can learn discrete
-actions, whatever the preset. `p3s presets` prints this table; docs/presets.md says what came of it
-(benchmarks/environment_presets.py).
+actions, whatever the preset. Where the name tells nothing, the actions do (`suitability.py`).
+`p3s presets` prints this table; docs/presets.md says what came of it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
-DEFAULT_ALGORITHM = "td3"
+from p3s.envs.names import EnvName
+
+DEFAULT_ALGORITHM, DISCRETE_ALGORITHM = "td3", "dqn"
 
 PAPER = "P3S, Appendix I"
 ZOO = "RL Baselines3 Zoo"
 """Its tuned values for one learner: hyperparams/td3.yml, dqn.yml, tqc.yml."""
-TRIED = "benchmarks/environment_presets.py"
-"""Chosen there, on seeds that are not reported."""
+TRIED = "own trials"
+"""Chosen by benchmarks/environment_presets.py, on seeds that are not reported."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,14 @@ ENVIRONMENTS: dict[str, EnvironmentPreset] = {
 """By family: the id without namespace, version and delay."""
 
 
-def default_algorithm(family: str) -> str:
-    """The algorithm for an environment of this family if none is named."""
-    known = ENVIRONMENTS.get(family)
+def preset_of(name: EnvName | None) -> EnvironmentPreset | None:
+    """What is known of an environment; nothing of one that only has the name of Gymnasium's."""
+    if name is None or (re.search("[/:]", name.id) and not name.id.startswith("p3s/")):
+        return None
+    return ENVIRONMENTS.get(name.family)
+
+
+def default_algorithm(name: EnvName | None) -> str:
+    """The algorithm for an environment, as far as its name tells."""
+    known = preset_of(name)
     return DEFAULT_ALGORITHM if known is None else known.algorithm

@@ -28,13 +28,23 @@ FAMILIAR: dict[str, tuple[str, ...]] = {
     "n_steps": ("rollout_steps", "n_step"),
     "n_epochs": ("num_epochs", "epochs"),
     "gae_lambda": ("trace_decay",),
-    "ent_coef": ("entropy_weight", "temperature"),
+    "ent_coef": ("entropy_weight", "temperature", "initial_temperature"),
+    "train_freq": ("updates_per_step",),
+    "n_timesteps": ("steps",),
     "target_policy_noise": ("target_noise",),
     "eval_freq": ("evaluation_period",),
     "n_eval_episodes": ("evaluation_episodes",),
-    "device": ("devices",),
 }
 """What other libraries call our fields."""
+ELSEWHERE = {
+    "device": "jax chooses the device: set JAX_PLATFORMS to cpu or cuda (devices is a number)",
+    "verbose": "progress is always shown; in Python, learn(progress_bar=False) hides it",
+    "tensorboard_log": "a run is logged with p3s train --log tensorboard",
+    "track": "a run is logged with --log wandb",
+    "policy": "there is no policy class: choose hidden_sizes, activation or network",
+    "wrappers": "in Python, wrap the environment in the callable that makes it",
+}
+"""What other libraries have as an argument and p3s has elsewhere."""
 
 
 def new_name(key: str, known: set[str]) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from p3s.callbacks import Callback
 from p3s.config import resolve
-from p3s.envs import Delay, EnvName, EnvSource, make_env, parse_name
+from p3s.envs import Delay, EnvName, EnvSource, make_env, parse_name, seeing
 from p3s.envs.delay import checked_delay
 from p3s.errors import UserError, note
 from p3s.evaluation import Evaluator
@@ -30,6 +30,7 @@ from p3s.runs.progress import TrainingProgress
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, read_config, write_config
 from p3s.runs.trust import is_own_record, signed, trusting
+from p3s.suitability import suited_algorithm
 from p3s.train import Training
 
 Listener = Callback | Callable[["Population"], Any]
@@ -64,6 +65,9 @@ class Population:
         if num_learners is not None:
             fields["num_learners"] = num_learners
         name = parse_name(env, delay, env_kwargs) if isinstance(env, str) else None
+        if algorithm is None:
+            make = partial(make_env, env if name is None else name, delay if name is None else None)
+            algorithm = suited_algorithm(scheme, name, make)
         config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
         make = partial(make_env, env, delay) if name is None else opening.env_maker(config)
         self._source = env if name is None else None
@@ -110,8 +114,13 @@ class Population:
         training = self._training
         until = training.total_steps + int(steps)
         given = [callback] if callable(callback) or isinstance(callback, Callback) else callback
-        functions = [each for each in given or () if not isinstance(each, Callback)]
-        own = [each for each in given or () if isinstance(each, Callback)]
+        listeners = list(given or ())
+        for each in listeners:
+            if isinstance(each, type) or not (callable(each) or isinstance(each, Callback)):
+                known = "a function or an instance of p3s.callbacks.Callback"
+                raise UserError(f"a callback is {known}, not {each!r}")
+        functions = [each for each in listeners if not isinstance(each, Callback)]
+        own = [each for each in listeners if isinstance(each, Callback)]
 
         def after_step(training: Training) -> bool:
             return all(function(self) is not False for function in functions)
@@ -123,7 +132,14 @@ class Population:
                 training.run(until, after_step if functions else None)
         finally:
             training.callbacks = before
+        if progress_bar and training.stop_reason is not None:
+            print(f"stopped at step {training.total_steps:,}: {training.stop_reason}")
         return self
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the last `learn` ended before its steps were done; None if it did not."""
+        return self._training.stop_reason
 
     @property
     def policy(self) -> Policy:
@@ -204,6 +220,15 @@ class Population:
         make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
         if not is_own_record(record):
             opening.check_size(config, make)
+        if env is not None and (path / LAST).exists():
+            saved = Policy.load(path / LAST)
+            example = seeing(make, saved.observations_seen, saved.spec.masked)()
+            found = example.env_spec
+            example.close()
+            if saved.spec != found:
+                raise UserError(
+                    f"{path} was saved with {saved.spec}, and this environment has {found}"
+                )
         population._training = opening.make_training(config, make)
         notes = opening.restore(population._training, path)
         if NO_CHECKPOINT in notes:

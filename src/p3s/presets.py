@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from p3s.environment_presets import ENVIRONMENTS
+from p3s.environment_presets import preset_of
 from p3s.envs import EnvName
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def preset_fields(
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
-    known = ENVIRONMENTS.get(family) if preset == DEFAULT_PRESET else None
+    known = preset_of(env) if preset == DEFAULT_PRESET else None
     own = {} if known is None else known.values(algorithm.name, algorithm.on_policy)
     unit = KL_PER_SQUARE if issubclass(algorithm, GaussianActorCritic) else 1.0
     fields = {

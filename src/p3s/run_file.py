@@ -1,7 +1,7 @@
 """One run as a TOML file: `p3s train --config FILE.toml`.
 
     env = "Hopper-v5"
-    scheme = "p3s"                  algorithm, preset, delay, wrappers: as on the command line
+    scheme = "p3s"                  algorithm, preset, delay, wrappers, log: as on the command line
     num_learners = 4                any field by its name
     hidden_sizes = [64, 64]
     [env_kwargs]                    arguments of the environment
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ _METHOD = {
     "preset": str,
     "delay": int | str,
     "wrappers": tuple[str, ...],
+    "log": tuple[str, ...],
     "env_kwargs": dict,
 }
 
@@ -47,6 +49,7 @@ class RunFile:
     preset: str = DEFAULT_PRESET
     delay: Any = None
     wrappers: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Any] = field(default_factory=dict)
 
@@ -103,8 +106,8 @@ def read_run_file(path: Path) -> RunFile:
     return RunFile(str(path), text, fields=fields, **method)
 
 
-def run_file_text(config: Config) -> str:
-    """The text of the file of a run: every value that it has."""
+def run_file_text(config: Config, log: Sequence[str] = ()) -> str:
+    """The text of the file of a run: every value that it has, and where it is logged."""
     if config.env is None:
         raise UserError("the environment of this run is a Python callable: no file can name it")
     env = config.env
@@ -115,6 +118,7 @@ def run_file_text(config: Config) -> str:
         "preset": config.preset,
         "delay": env.delay,
         "wrappers": env.wrappers or None,
+        "log": tuple(log) or None,
     }
     groups = {
         "run": vars(config.options),

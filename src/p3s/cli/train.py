@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 import sys
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +20,9 @@ from p3s.cli.arguments import Environment, Wrappers, literal
 from p3s.cli.early import value_of
 from p3s.cluster.recovery import Recovery
 from p3s.config import Config, resolve
-from p3s.envs import parse_name
+from p3s.envs import make_env, parse_name
 from p3s.errors import ShardLost, TrainingStopped, UserError
-from p3s.field_names import FAMILIAR, RENAMED
+from p3s.field_names import ELSEWHERE, FAMILIAR, RENAMED
 from p3s.learning import devices
 from p3s.presets import DEFAULT_PRESET
 from p3s.report.run_page import leave_run_page
@@ -31,7 +34,10 @@ from p3s.runs.files import write_text
 from p3s.runs.progress import TrainingProgress
 from p3s.runs.records import RunFolder
 from p3s.runs.tracebacks import keep_traceback
+from p3s.suitability import suited_algorithm
 from p3s.train import Training
+
+_WHOLE = re.compile(r"\d+(\.\d+)?e\+?\d{1,2}")
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     It is read twice: for the names, which decide every default, and then with those defaults.
     """
     refuse_old_flags(arguments)
+    arguments = with_whole_numbers(arguments)
     file = _file_of(arguments)
     if file.env and (not arguments or arguments[0].startswith("-")):
         arguments = [file.env, *arguments]
@@ -105,12 +112,15 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     fields = {**file.fields, **given}
     given_kwargs = {key: literal(value) for key, value in look.env_kwargs.items()}
     env = parse_name(look.env, look.delay, {**file.env_kwargs, **given_kwargs}, look.wrappers)
-    default = resolve(env, look.scheme, look.algorithm, look.preset, **fields)
+    algorithm = look.algorithm
+    if algorithm is None:
+        algorithm = suited_algorithm(look.scheme, env, partial(make_env, env))
+    default = resolve(env, look.scheme, algorithm, look.preset, **fields)
     options = dataclasses.make_dataclass(
         "Train",
         [
             ("method", Method),
-            ("output", Output),
+            ("output", Output, field(default=Output(log=file.log))),
             ("run", RunOptions, field(default=default.options)),
             ("population", type(default.scheme), field(default=default.scheme)),
         ],
@@ -141,6 +151,16 @@ def _file_of(arguments: list[str]) -> RunFile:
     return file
 
 
+def with_whole_numbers(arguments: list[str]) -> list[str]:
+    """1e6 written out, as options that take whole numbers want it."""
+    words = list(arguments)
+    for index, (option, word) in enumerate(pairwise(arguments), start=1):
+        whole = _WHOLE.fullmatch(word) and float(word) % 1 == 0
+        if whole and option.startswith("--") and option != "--env-kwargs":
+            words[index] = str(int(float(word)))
+    return words
+
+
 def refuse_old_flags(arguments: list[str]) -> None:
     """Name our flags where those of p3s 0.1 or of other libraries are given."""
     found: list[str] = []
@@ -155,6 +175,8 @@ def refuse_old_flags(arguments: list[str]) -> None:
         elif given.startswith("--") and old in FAMILIAR:
             ours = " or ".join(f"--{name.replace('_', '-')}" for name in FAMILIAR[old])
             found.append(f"{given} is called {ours} here")
+        elif given.startswith("--") and old in ELSEWHERE and old != "wrappers":
+            found.append(f"{given} is no option: {ELSEWHERE[old]}")
     if found:
         raise UserError(", ".join(found))
 
@@ -164,7 +186,7 @@ def run(arguments: list[str]) -> int:
     config, output = parse_train(arguments)
     devices.prepare(config.options.devices)
     if output.save_config is not None:
-        write_text(output.save_config, run_file_text(config))
+        write_text(output.save_config, run_file_text(config, output.log))
         print(f"wrote {output.save_config}")
     if config.env is not None and config.env.note is not None:
         print(config.env.note)

@@ -43,6 +43,10 @@ BYTES_PER_COPY = 1 << 16
 NO_CHECKPOINT = "no checkpoint yet: starting from the beginning"
 
 
+LEFT_BEHIND = (".lock", ".config.json.tmp", "config.json", "traceback.txt")
+"""Files of a run that ended before it had anything to keep."""
+
+
 def env_maker(config: Config) -> MakeEnv:
     """A function that makes one more copy of the run's environment."""
     if config.env is None:
@@ -70,7 +74,7 @@ def begin(
 ) -> Training:
     """A new run; nothing is written before everything has been checked."""
     path = default_folder(config) if out is None else out
-    if (path / "config.json").exists():
+    if (path / "config.json").exists() and not _is_empty(path):
         raise UserError(f"{path} holds a run already: continue it with 'p3s resume {path}'")
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
@@ -79,7 +83,7 @@ def begin(
     try:
         make_folder(path)
         folder.claim()
-        if (path / "config.json").exists():
+        if not _is_empty(path):
             raise UserError(f"{path} holds a run that another process has just begun")
         write_config(path, {**config.to_json(), "log": list(log), **provenance()})
         training.attach(folder)
@@ -91,8 +95,13 @@ def begin(
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a folder holds no more than a run leaves that could not begin."""
-    return path.is_dir() and {file.name for file in path.iterdir()} <= {".lock", ".config.json.tmp"}
+    """Whether a folder holds no more than a run leaves that could not take a step."""
+    if not path.is_dir():
+        return False
+    return all(
+        file.name in LEFT_BEHIND or (file.suffix == ".jsonl" and file.stat().st_size == 0)
+        for file in path.iterdir()
+    )
 
 
 def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Training, list[str]]:

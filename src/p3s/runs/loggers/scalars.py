@@ -37,7 +37,11 @@ def scalars_of(stream: str, row: dict[str, Any]) -> dict[str, float]:
             scalars[_METRIC_TAGS.get(name, f"train/{name}")] = _mean(values)
             for learner, value in enumerate(values):
                 scalars[f"learner_{learner}/{name}"] = value
-    return {tag: value for tag, value in scalars.items() if value is not None}
+    return {tag: value for tag, value in scalars.items() if _is_known(value)}
+
+
+def _is_known(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _mean(values: list[float | None]) -> float | None:
