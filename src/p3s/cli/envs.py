@@ -50,7 +50,7 @@ def newest_versions() -> list[str]:
 class Options:
     """List environments that can be trained on, with their sizes."""
 
-    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORD")] = ""
+    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[WORD]")] = ""
     """Only ids that contain this."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Annotated
 
 import gymnasium
@@ -20,7 +21,7 @@ from p3s.errors import UserError
 class Options:
     """List what p3s train takes for each environment if nothing else is said."""
 
-    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="WORD")] = ""
+    pattern: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="[WORD]")] = ""
     """Only environments that contain this, or groups: mujoco, box2d, classic."""
 
 
@@ -34,10 +35,9 @@ def run(options: Options) -> int:
             cells = (preset.algorithm, f"{preset.steps:,}", fields_text(preset), solved_at(name))
             table.add_row(name, *cells, preset.source)
     if not table.row_count:
-        raise UserError(
-            f"no environment with presets has {options.pattern!r} in its name; any other takes "
-            "the defaults of its algorithm (p3s envs lists them)"
-        )
+        near = get_close_matches(options.pattern, ids.values(), n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else "any other takes td3's or dqn's"
+        raise UserError(f"no environment with presets has {options.pattern!r} in its name: {hint}")
     table_console().print(table)
     return 0
 
@@ -56,11 +56,11 @@ def fields_text(preset: EnvironmentPreset) -> str:
     for name, value in fields.items():
         values = " ".join(map(str, value)) if isinstance(value, tuple) else value
         words.append(f"--{name.replace('_', '-')} {values}")
-    return " ".join(words)
+    return " ".join(words) or "-"
 
 
 def solved_at(name: str) -> str:
     """The mean return at which Gymnasium calls a task solved, if it says so."""
     spec = gymnasium.registry.get(name)
     threshold = None if spec is None else spec.reward_threshold
-    return "" if threshold is None else f"{threshold:g}"
+    return "-" if threshold is None else f"{threshold:g}"
