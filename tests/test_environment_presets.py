@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+import p3s
 from p3s import Population, evaluate
 from p3s.algorithms import ALGORITHMS
 from p3s.cli.presets import known_ids
@@ -21,6 +22,7 @@ GOOD = {
     "CartPole": 475,
     "Acrobot": -100,
     "Pendulum": -200,
+    "MountainCarContinuous": 90,
     "InvertedPendulum": 950,
 }
 """Returns that the cheap ones have to reach."""
@@ -105,7 +107,6 @@ def test_list(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", GOOD)
-def test_the_cheap_ones_learn_without_a_flag(family):
-    population = Population(known_ids()[family], seed=3, evaluation_period=0)
-    population.learn(ENVIRONMENTS[family].steps, progress_bar=False)
-    assert evaluate(population, episodes=20).mean() >= GOOD[family]
+def test_the_cheap_ones_learn_without_a_flag(family, tmp_path, capsys):
+    assert call(capsys, "train", known_ids()[family], "--out", tmp_path / "run")[0] == 0
+    assert evaluate(p3s.load(tmp_path / "run"), episodes=20).mean() >= GOOD[family]

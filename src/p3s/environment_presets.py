@@ -50,7 +50,9 @@ class EnvironmentPreset:
 SMALL = {"hidden_sizes": (64, 64)}
 CLASSIC, MUJOCO, BOX2D = "classic control", "MuJoCo", "Box2D"
 ENVIRONMENTS: dict[str, EnvironmentPreset] = {
-    "CartPole": EnvironmentPreset(CLASSIC, 30_000, TRIED, "dqn", fields=SMALL),
+    "CartPole": EnvironmentPreset(
+        CLASSIC, 50_000, TRIED, "dqn", fields={**SMALL, "learning_rate": 2.5e-4}
+    ),
     "Acrobot": EnvironmentPreset(CLASSIC, 40_000, TRIED, "dqn", fields=SMALL),
     "MountainCar": EnvironmentPreset(
         CLASSIC,
