@@ -51,7 +51,11 @@ SMALL = {"hidden_sizes": (64, 64)}
 CLASSIC, MUJOCO, BOX2D = "classic control", "MuJoCo", "Box2D"
 ENVIRONMENTS: dict[str, EnvironmentPreset] = {
     "CartPole": EnvironmentPreset(
-        CLASSIC, 50_000, TRIED, "dqn", fields={**SMALL, "learning_rate": 2.5e-4}
+        CLASSIC,
+        50_000,
+        TRIED,
+        "dqn",
+        fields={**SMALL, "learning_rate": 2.5e-4, "target_rate": 0.005, "target_period": 1},
     ),
     "Acrobot": EnvironmentPreset(CLASSIC, 40_000, TRIED, "dqn", fields=SMALL),
     "MountainCar": EnvironmentPreset(
