@@ -134,7 +134,7 @@ def plain_run(folder: Path) -> RandomRun:
     method = ("Pendulum-v1", "--scheme", "p3s", "--algorithm", "td3", "--preset", "paper")
     fields = fitting_fields("Pendulum-v1", "p3s", "td3", "paper")
     assert fields is not None
-    options = as_options({**fields, "steps": 600})
+    options = as_options({**fields, "steps": 2000})
     return RandomRun(" ".join(method), folder, (*method, *options))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -26,7 +27,8 @@ def note(text: str) -> None:
 
 def printable(text: str) -> str:
     """A text from a file or a user without what would steer a terminal."""
-    return "".join(sign if sign.isprintable() or sign in "\n\t" else "�" for sign in text)
+    steering = (unicodedata.category(sign) == "Cc" and sign not in "\n\t" for sign in text)
+    return "".join("�" if steers else sign for sign, steers in zip(text, steering, strict=True))
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

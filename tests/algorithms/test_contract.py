@@ -146,9 +146,9 @@ class TestContract:
 
 
 def test_wrong_kind_of_actions():
-    with pytest.raises(UserError, match="td3 cannot learn: choose --algorithm dqn or sac_discrete"):
-        small_training("CartPole-v1")
-    with pytest.raises(UserError, match="dqn cannot learn: choose --algorithm td3 or ddpg or sac"):
+    with pytest.raises(UserError, match="td3 cannot learn: choose algorithm dqn or sac_discrete"):
+        small_training("CartPole-v1", algorithm="td3")
+    with pytest.raises(UserError, match="dqn cannot learn: choose algorithm td3 or ddpg or sac"):
         small_training("Pendulum-v1", algorithm="dqn")
 
 

@@ -35,7 +35,10 @@ class TestBadInput:
             ("train Hopper-v5 --scheme p4s", "unknown scheme 'p4s': did you mean p3s?"),
             ("train Hopper-v5 --algorithm ppp", "unknown algorithm 'ppp'"),
             ("train Hopper-v5 --preset papr", "unknown preset 'papr': did you mean paper?"),
-            ("train CartPole-v1", "CartPole-v1 has discrete actions, which td3 cannot learn"),
+            (
+                "train CartPole-v1 --algorithm td3",
+                "CartPole-v1 has discrete actions, which td3 cannot learn",
+            ),
             ("train Hopper-v5 --num-learners 0", "num_learners must be at least 1, not 0"),
             ("train Hopper-v5 --steps 0", "steps must be at least 1, not 0"),
             (
@@ -68,7 +71,10 @@ class TestBadInput:
                 "--no-normalise-observations is now --no-normalize-observations",
             ),
             ("train Pendulum-v1 --algorithm ppo", "choose --scheme rollout"),
-            ("train Pendulum-v1 --scheme rollout", "rollout is for on-policy algorithms"),
+            (
+                "train Pendulum-v1 --scheme rollout --algorithm td3",
+                "rollout is for on-policy algorithms",
+            ),
             ("train Pendulum-v1 --out /dev/null/run", "cannot make /dev/null: "),
             ("train Pendulum-v1 --scheme pbt --num-learners 1", "needs at least 2 learners, not 1"),
             (
@@ -76,7 +82,7 @@ class TestBadInput:
                 "needs a population of at least 2, not 1",
             ),
             ("train Pendulum-v1 --scheme cem --num-elites 11", "at most the population, 10"),
-            ("train CartPole-v1 --scheme cem", "CartPole-v1 has discrete actions, which td3"),
+            ("train CartPole-v1 --scheme cem", "dqn has no policy of its own"),
             ("train CartPole-v1 --scheme erl --algorithm dqn", "dqn has no policy of its own"),
             (
                 "train Pendulum-v1 --scheme re --review-period 500 --steps 900",
