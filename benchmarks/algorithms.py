@@ -150,7 +150,8 @@ def sbx_step(algorithm: OffPolicy) -> Callable[[], Any]:
 
     def step() -> Any:
         model.train(1, algorithm.batch_size)
-        return model.policy.qf_state.params
+        state = getattr(model.policy, "qf_state", None) or model.policy.qf1_state
+        return state.params
 
     return step
 
