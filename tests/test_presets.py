@@ -86,7 +86,7 @@ class TestDQNTargets:
     """They follow softly where several learners share a replay; one learner copies them."""
 
     def targets(self, scheme: str, **fields) -> tuple[float, int]:
-        algorithm = resolve("CartPole-v1", scheme, "dqn", **fields).algorithm
+        algorithm = resolve("Acrobot-v1", scheme, "dqn", **fields).algorithm
         return algorithm.target_rate, algorithm.target_period
 
     @pytest.mark.parametrize("preset", PRESETS)

@@ -37,7 +37,7 @@ def killed_equals_whole(folder: Path, *arguments: str, longest_wait: float) -> l
 
 def test_small_run(tmp_path, run_arguments):
     killed_equals_whole(
-        tmp_path, "InvertedPendulum-v5", "--steps", "3000", *run_arguments, longest_wait=1.0
+        tmp_path, "InvertedPendulum-v5", "--steps", "12000", *run_arguments, longest_wait=0.3
     )
 
 
