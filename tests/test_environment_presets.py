@@ -20,7 +20,6 @@ from tests.helpers import call
 
 GOOD = {
     "CartPole": 475,
-    "Acrobot": -100,
     "Pendulum": -200,
     "MountainCarContinuous": 90,
     "InvertedPendulum": 950,
