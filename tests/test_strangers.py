@@ -19,8 +19,8 @@ from safetensors.numpy import save_file
 from campaign.mutations import SCRIPT, header_of, with_header
 from p3s.errors import UserError
 from p3s.policy import Policy
-from p3s.report.page import render_run
 from p3s.report.results import read_run
+from p3s.report.run_page import render_run
 from p3s.run_options import RunOptions
 from p3s.runs import opening
 from p3s.runs.checkpoints import Checkpoints, step_folders

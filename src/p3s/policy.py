@@ -7,6 +7,7 @@ environment, run) as text. Loading it executes nothing and checks every name, sh
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -254,23 +255,32 @@ class Policy:
         return cls(algorithm, params, spec, description, scaling)
 
 
+def policy_maker(training: Training) -> Callable[[int, Params], Policy]:
+    """Makes policies of a run at this moment, from a learner's place and its parameters."""
+    env, algorithm = training.config.env, training.config.algorithm
+    step, scaling = training.total_steps, training.scaling
+
+    def make(learner: int, params: Params) -> Policy:
+        about = {
+            **training.about_spaces,
+            "observations_seen": algorithm.observations_seen,
+            "environment": None if env is None else env.to_json(),
+            "run": {
+                "scheme": training.scheme.name,
+                "seed": training.options.seed,
+                "step": step,
+                "learner": learner,
+            },
+        }
+        return Policy(algorithm, params, training.spec, about, scaling)
+
+    return make
+
+
 def policy_of(training: Training) -> Policy:
-    """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
-    scheme, env = training.scheme, training.config.env
-    best = scheme.best(training.returns.values) or 0
-    params = training.champion(best)
-    about = {
-        **training.about_spaces,
-        "observations_seen": training.config.algorithm.observations_seen,
-        "environment": None if env is None else env.to_json(),
-        "run": {
-            "scheme": scheme.name,
-            "seed": training.options.seed,
-            "step": training.total_steps,
-            "learner": best,
-        },
-    }
-    return Policy(training.config.algorithm, params, training.spec, about, training.scaling)
+    """The champion of a run as it is now."""
+    learner = training.champion_index
+    return policy_maker(training)(learner, training.champion(learner))
 
 
 def _renamed(arrays: dict[str, np.ndarray], template: Params) -> dict[str, np.ndarray]:

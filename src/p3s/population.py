@@ -102,6 +102,9 @@ class Population:
         callback: of p3s.callbacks, or a function that is called with the population after every
         time step, where False stops the training; or several of them.
         total_timesteps: what Stable-Baselines3 calls `steps`.
+
+        A step size that falls over a run (`xqc`) follows the `steps` that the population was made
+        with, `Population(..., steps=200_000)`, or its preset's: not the steps given here.
         """
         steps = total_timesteps if steps is None else steps
         if steps is None:
@@ -309,6 +312,6 @@ def evaluate(
     example.close()
     evaluator = Evaluator(make, policy.algorithm, seed)
     stacked = jax.tree.map(lambda leaf: leaf[None], policy.params)
-    returns = evaluator.play(stacked, [0], episodes, 0, policy.scaling, not deterministic)[0]
+    returns = evaluator.play(stacked, episodes, 0, policy.scaling, not deterministic)[0]
     evaluator.close()
     return returns

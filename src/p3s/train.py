@@ -32,7 +32,7 @@ from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.evaluation import EvaluationQueue, Evaluator, unstack
 from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
-from p3s.experience.returns import RecentReturns
+from p3s.experience.returns import make_returns
 from p3s.learning.counters import Counters
 from p3s.learning.divergence import DivergenceGuard
 from p3s.learning.health import Health
@@ -62,7 +62,7 @@ class Training:
         example.close()
         self.make = expecting(make, self.spec)
         self.rhythm = self.scheme.rhythm()
-        self.returns = RecentReturns(self.scheme.num_envs, self.scheme.num_recent)
+        self.returns = make_returns(self.scheme)
         self.counters = Counters()
         self.evaluations = EvaluationQueue(self._make_workers(overlap))
         self.health = Health(self.scheme, self.spec, self.experience)
@@ -188,6 +188,16 @@ class Training:
         """The policies that the run is judged by, one by one, on the host."""
         return unstack(self.scheme.champions(self.updater.state))
 
+    @property
+    def champion_index(self) -> int:
+        """The learner that the last evaluation found best.
+
+        Before the first it is the one that the chief would pick, or learner 0.
+        """
+        if self.evaluated:
+            return self.evaluated[-1]["champion"]
+        return self.scheme.best(self.returns.values) or 0
+
     def champion(self, index: int) -> Params:
         """One of them."""
         return jax.device_get(pick(self.scheme.champions(self.updater.state), index))
@@ -272,7 +282,7 @@ class Training:
 
     def _collect_evaluations(self, wait: bool) -> None:
         """Record the evaluations that are done, or wait for all of them."""
-        for row, champion in self.evaluations.finished(wait):
+        for row, champion in self.evaluations.finished(wait, self.champion):
             self.evaluated.append(row)
             self.folder.append("evaluations", row)
             self.best_policy.see(champion, row)
@@ -323,7 +333,7 @@ class Training:
         self.folder = folder
 
     def policy(self) -> Policy:
-        """The policy of the learner that the chief would pick now; of learner 0 if none yet."""
+        """The champion's policy as it is now, see `champion_index`."""
         return policy_of(self)
 
     def close(self) -> None:

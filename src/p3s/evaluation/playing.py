@@ -2,15 +2,17 @@
 
 A unit of play is a few episodes of one policy, stepped together: one batched policy call per step.
 An evaluation is cut into the same units whoever plays them, in whatever order, so its returns are
-the same to the bit in this process and in any number of workers. Few episodes at a time also stay
-in the processor's cache, where fifty simulations in turn do not.
+the same to the bit in this process and in any number of workers. Where episode k of an evaluation
+starts follows from the run's seed, the step and k alone: every learner of every method, however
+many there are, is judged from the same start states. Few episodes at a time also stay in the
+processor's cache, where fifty simulations in turn do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -28,15 +30,19 @@ LONGEST_EPISODE = 100_000
 """Steps after which an evaluation is given up."""
 
 
+Stream = Literal["evaluation", "fresh_evaluation"]
+"""The episodes that policies are chosen by, and those that the chosen one is judged by."""
+
+
 class Unit(NamedTuple):
     """A few episodes of one policy; all that decides their returns, beside the run's seed."""
 
     policy: Params
     """On the host."""
-    group: int
-    """Which of the evaluation's policies, for the seeds."""
     learner: int
     """Whose policy it is, for messages."""
+    stream: Stream
+    """Where episodes start, and what noise they have: the same for every policy on this stream."""
     first_episode: int
     episodes: int
     step: int
@@ -49,20 +55,20 @@ class Unit(NamedTuple):
 
 def cut_into_units(
     policies: list[Params],
-    groups: list[int],
     learners: list[int],
+    stream: Stream,
     episodes: int,
     step: int,
     scaling: Scaling | None,
     explore: bool,
 ) -> list[Unit]:
-    """The units of an evaluation, in the order of groups and episodes."""
+    """The units of an evaluation, in the order of policies and episodes."""
     return [
         Unit(
-            policy, group, learner, first, min(EPISODES_TOGETHER, episodes - first), step, scaling,
-            explore,
+            policy, learner, stream, first, min(EPISODES_TOGETHER, episodes - first), step,
+            scaling, explore,
         )
-        for policy, group, learner in zip(policies, groups, learners, strict=True)
+        for policy, learner in zip(policies, learners, strict=True)
         for first in range(0, episodes, EPISODES_TOGETHER)
     ]  # fmt: skip
 
@@ -86,7 +92,7 @@ class Player:
             self.envs.append(self._make())
         observations = np.stack([self._reset(unit, index) for index in range(unit.episodes)])
         policy = jax.device_put(unit.policy, jax.local_devices()[0])
-        name = (self._seed, "evaluation_noise", unit.step, unit.group, unit.first_episode)
+        name = (self._seed, f"{unit.stream}_noise", unit.step, unit.first_episode)
         noise, act = keys.key(*name), _acting(self._algorithm, unit.explore)
         returns, playing, time = np.zeros(unit.episodes), list(range(unit.episodes)), 0
         while playing:
@@ -118,7 +124,7 @@ class Player:
 
     def _reset(self, unit: Unit, index: int) -> np.ndarray:
         episode = unit.first_episode + index
-        seed = keys.integer(self._seed, "evaluation", unit.step, unit.group, episode)
+        seed = keys.integer(self._seed, unit.stream, unit.step, episode)
         try:
             return self.envs[index].reset(seed=seed)[0]
         except Exception as error:

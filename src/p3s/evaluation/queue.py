@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p3s.evaluation.protocol import Evaluator, PendingEvaluation
-from p3s.policy import Policy, policy_of
+from p3s.policy import Policy, policy_maker
+from p3s.types import Params
 
 if TYPE_CHECKING:
     from p3s.train import Training
@@ -23,7 +24,10 @@ class Begun(NamedTuple):
     pending: PendingEvaluation
     counts: dict[str, Any]
     seconds: float
-    champion: Policy | None
+    policies: list[Params]
+    """None in place of those that live in shards."""
+    policy: Callable[[int, Params], Policy]
+    """A learner and its parameters as a policy of that moment."""
 
 
 class EvaluationQueue:
@@ -36,34 +40,39 @@ class EvaluationQueue:
     def begin(self, training: Training) -> None:
         """Begin to evaluate the population as it is now."""
         scheme, counters = training.scheme, training.counters
-        picked = scheme.best(training.returns.values)
-        champion = None if picked is None else policy_of(training)
+        policies = training.champions()
         pending = self.evaluator.begin(
-            training.champions(),
+            policies,
             scheme.extra_champions,
-            picked,
+            scheme.best(training.returns.values),
             training.options.evaluation_episodes,
             counters.total_steps,
             training.scaling,
         )
         counts = {"step": counters.total_steps, "updates": counters.total_updates}
-        self._begun.append(Begun(pending, counts, round(counters.seconds, 3), champion))
+        seconds, policy = round(counters.seconds, 3), policy_maker(training)
+        self._begun.append(Begun(pending, counts, seconds, policies, policy))
 
     @property
     def under_way(self) -> bool:
         """Whether an evaluation has begun and was not taken yet."""
         return bool(self._begun)
 
-    def finished(self, wait: bool) -> Iterator[tuple[dict[str, Any], Policy | None]]:
+    def finished(
+        self, wait: bool, champion: Callable[[int], Params]
+    ) -> Iterator[tuple[dict[str, Any], Policy]]:
         """Rows with their champions, as far as they are done; all of them if we wait.
 
+        champion: fetches the parameters of a learner in a shard, which has just played.
         Where there are more than MOST_UNDER_WAY, the oldest are waited for.
         """
         while self._begun and (wait or self._too_many or self._begun[0].pending.done()):
-            pending, counts, seconds, champion = self._begun[0]
-            row = {**counts, **pending.row(), "seconds": seconds}
+            pending, counts, seconds, policies, policy = self._begun[0]
+            row: dict[str, Any] = {**counts, **pending.row(), "seconds": seconds}
             self._begun.popleft()
-            yield row, champion
+            best = row["champion"]
+            params = champion(best) if policies[best] is None else policies[best]
+            yield row, policy(best, params)
 
     @property
     def _too_many(self) -> bool:

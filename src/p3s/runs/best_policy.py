@@ -1,4 +1,7 @@
-"""The best policy of a run so far: the one whose fresh episodes returned most.
+"""The best policy of a run so far: the one with the highest mean return at an evaluation.
+
+A maximum over learners and evaluations is biased upwards. The number that is kept with the policy
+is not: it is that of the fresh episodes, by which nothing was chosen.
 
 It is kept as the bytes of its file, in checkpoints too: a resumed run continues with the policy
 that was best at the checkpoint.
@@ -17,32 +20,28 @@ if TYPE_CHECKING:
     from p3s.policy import Policy
 
 LAST, BEST = "policy.safetensors", "policy-best.safetensors"
-"""Files of a run: the policy that the chief would pick at the last checkpoint, and the best one."""
+"""Files of a run: the champion at the last checkpoint, and the best policy so far."""
 
 
 class BestPolicy:
-    """The policy with the highest return of the champion; the earlier one wins a tie."""
+    """The policy with the highest score; the earlier one wins a tie."""
 
     def __init__(self) -> None:
-        self.champion_return = -np.inf
+        self.score = -np.inf
         self.file = b""
 
-    def see(self, champion: Policy | None, evaluation: dict[str, Any]) -> None:
+    def see(self, champion: Policy, evaluation: dict[str, Any]) -> None:
         """Take the champion of an evaluation if it did better than any before.
 
         On-policy algorithms are evaluated with their noise, but policies are used without it: there
-        the champion's noiseless episodes count.
+        the noiseless episodes count.
         """
-        if champion is None:
+        kind = "deterministic_" if "deterministic_score" in evaluation else ""
+        if evaluation[f"{kind}score"] <= self.score:
             return
-        champion_return = evaluation["champion_return"]
-        if "deterministic_returns" in evaluation:
-            noiseless = evaluation["deterministic_returns"][evaluation["champion"]]
-            champion_return = float(np.mean(noiseless))
-        if champion_return <= self.champion_return:
-            return
-        champion.about["run"]["champion_return"] = champion_return
-        self.champion_return, self.file = champion_return, champion.to_bytes()
+        self.score = evaluation[f"{kind}score"]
+        champion.about["run"]["champion_return"] = evaluation[f"{kind}champion_return"]
+        self.file = champion.to_bytes()
 
     def save(self, folder: Path) -> None:
         """Write it into a run folder; before the first evaluation of a champion there is none."""
@@ -56,10 +55,10 @@ class BestPolicy:
         if not self.file:
             return {}
         file = np.frombuffer(self.file, np.uint8)
-        return {"file": file, "champion_return": self.champion_return}
+        return {"file": file, "score": self.score}
 
     def resume(self, values: dict[str, Any]) -> None:
         """Continue from a snapshot; without one, as before the first evaluation."""
         if values:
             self.file = values["file"].tobytes()
-            self.champion_return = values["champion_return"]
+            self.score = values["score"]

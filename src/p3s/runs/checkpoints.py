@@ -48,8 +48,9 @@ _PIECE = 1 << 20
 _TRIES = 20
 """How often checkpoints are looked for again while a run replaces them."""
 
-FORMAT = 2
-"""Of checkpoints. 1: p3s 0.1, whose learners had other parts."""
+FORMAT = 3
+"""Of checkpoints. 1: p3s 0.1, whose learners had other parts; 2: early p3s 0.2, which evaluated
+from other start states."""
 
 Snapshot = dict[str, dict[str, Any]]
 """For each part its values: arrays, or whatever JSON holds."""
@@ -185,8 +186,9 @@ class Checkpoints:
     def _read(self, folder: Path, ring: Ring | None) -> Snapshot:
         meta = parse_checked((folder / "meta.json").read_bytes())
         if meta.get("format", 1) != FORMAT:
+            version = "p3s 0.1" if meta.get("format", 1) == 1 else "an early p3s 0.2"
             raise UserError(
-                f"{folder} was written by p3s 0.1: resume the run with that version "
+                f"{folder} was written by {version}: resume the run with that version "
                 "(its policy, records and report still open here)"
             )
         if ring is not None:
