@@ -45,7 +45,10 @@ def run(case: Row) -> Row:
 
 def table(rows: list[Row]) -> str:
     """Returns of every environment, in Markdown."""
-    lines = ["| | steps | p3s | single | solved at |", "|---|---|---|---|---|"]
+    lines = [
+        "Mean return over seeds (lowest to highest seed).", "",
+        "| | steps | p3s | single | solved at |", "|---|---|---|---|---|",
+    ]  # fmt: skip
     for family, preset in ENVIRONMENTS.items():
         own = [row for row in rows if row["family"] == family]
         if own:

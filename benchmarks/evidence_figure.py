@@ -3,8 +3,8 @@
     python benchmarks/evidence_figure.py results/laptop.parquet docs/images/evidence.svg
 
 Each line is the interquartile mean, over environments and seeds, of the normalized return of a
-method's champion (see claims.py), against the share of the environment's steps. Bands are 95 %
-intervals, for TD3 and P3S only.
+method's champion, against the share of the environment's steps. Scale and tasks are those of the
+report (see claims.py). Bands are 95 % intervals, for TD3 and P3S only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from pathlib import Path
 import matplotlib.figure
 import numpy as np
 
-from claims import STUDY, Returns
+from claims import Returns, in_group
 from p3s.report import statistics
 from p3s.report.export import load_results
 from p3s.report.figures import COLORS, RC
-from p3s.study.catalog import find_study
 
 ORDER = ("P3S", "TD3", "ESO", "Re", "DRL")
 BANDS = ("P3S", "TD3")
@@ -32,13 +31,12 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
     returns, rng = Returns(load_results(options.results)), np.random.default_rng(0)
-    groups = {env.label: env.group for env in find_study(STUDY).environments}
     shares = np.linspace(0, 1, POINTS)
     with matplotlib.rc_context(RC):
         figure = matplotlib.figure.Figure(figsize=(8.4, 3.2), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         for panel, group in zip(panels, ("dense", "sparse"), strict=True):
-            envs = [env for env in returns.envs if groups[env] == group]
+            envs = in_group(returns.envs, group)
             for index, method in enumerate(ORDER):
                 middle, low, high = [], [], []
                 for share in shares:

@@ -4,8 +4,9 @@
     python benchmarks/precision.py results/precision.parquet
 
 Every value is the champion's return on fresh episodes at the last evaluation. Intervals (95 %)
-resample the seeds of each method in each environment. Over all environments the difference is one
-of interquartile means, with returns normalized to the lowest and highest of any run.
+resample the seeds of each method in each environment; p is that of the exact permutation test. Over
+all environments the difference is one of interquartile means of returns on the report's scale
+(p3s.report.scales).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import polars
 
 from claims import difference
 from p3s.report import statistics
-from p3s.report.export import load_results
+from p3s.report.export import load_results, results_of
+from p3s.report.formatting import p_text
+from p3s.report.summary import summarize
 
 REFERENCE = "float32"
 
@@ -35,20 +38,24 @@ def last_returns(table: polars.DataFrame) -> dict[str, dict[str, np.ndarray]]:
 
 
 def compared(ours: list[np.ndarray], theirs: list[np.ndarray], mean) -> str:
-    value, interval = difference(ours, theirs, np.random.default_rng(0), mean)
-    seen = "no difference seen" if interval.low <= 0 <= interval.high else "differs"
-    return f"{value:+.3g} ({interval.low:+.3g} to {interval.high:+.3g})  {seen}"
+    rng = np.random.default_rng(0)
+    value, interval = difference(ours, theirs, rng, mean)
+    p_value = statistics.permutation_p(ours, theirs, rng)
+    seen = "differs" if p_value < statistics.DECIDED else "no difference seen"
+    span = "" if np.isnan(interval.low) else f" ({interval.low:+.3g} to {interval.high:+.3g})"
+    return f"{value:+.3g}{span}, p {p_text(p_value)}  {seen}"
 
 
 def main(path: Path) -> None:
-    returns = last_returns(load_results(path))
+    table = load_results(path)
+    returns, summary = last_returns(table), summarize(results_of(table), np.random.default_rng(0))
+    print("\n".join(summary.notes))
     methods = [method for method in next(iter(returns.values())) if method != REFERENCE]
     scaled: dict[str, list[np.ndarray]] = {}
     for env, own in returns.items():
-        every = np.concatenate(list(own.values()))
-        low, high = every.min(), every.max()
         for method, values in own.items():
-            scaled.setdefault(method, []).append((values - low) / (high - low))
+            if env in summary.overall.envs:
+                scaled.setdefault(method, []).append(summary.scales[env].normalize(values))
             print(f"{env}, {method}: mean {values.mean():,.1f} of {len(values)} seeds")
         for method in methods:
             text = compared([own[method]], [own[REFERENCE]], statistics.mean)

@@ -28,7 +28,7 @@ from tests.synthetic_runs import write_study
 from p3s.cli.report import Options as ReportOptions
 from p3s.cli.report import run_report
 from p3s.report.run_page import write_run_page
-from p3s.report.statistics import iqm, mean_intervals, percentile_interval
+from p3s.report.statistics import MIN_SEEDS, iqm, mean_intervals, percentile_interval
 
 ENVS = ("Hopper-v1", "Walker2d-v1", "HalfCheetah-v1", "Ant-v1", "Delayed Hopper-v1",
         "Delayed Walker2d-v1", "Delayed HalfCheetah-v1", "Delayed Ant-v1")  # fmt: skip
@@ -109,11 +109,13 @@ def draw(kind: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndar
 
 
 def coverage(kind: str, envs: int, seeds: int, trials: int = 20_000) -> float:
-    """How often the 95 % interval of the mean holds the true mean.
+    """How often the 95 % interval of the mean holds the true mean; NaN where there is none.
 
     Trials are given as points of one long curve, a thousand at a time.
     """
     rng, hits = np.random.default_rng(0), 0
+    if envs == 1 and seeds < MIN_SEEDS:
+        return np.nan
     for _ in range(trials // 1000):
         scores = draw(kind, (envs, seeds, 1000), rng)
         strata = [own * scale for own, scale in zip(scores, SPREADS, strict=False)]
@@ -141,7 +143,8 @@ def print_coverage() -> None:
     print("|---|---:|" + "---:|" * len(counts))
     for kind in ("normal", "skewed", "two modes"):
         for envs in (1, 4):
-            cells = [f"{coverage(kind, envs, seeds):.1%}" for seeds in counts]
+            found = [coverage(kind, envs, seeds) for seeds in counts]
+            cells = ["–" if np.isnan(share) else f"{share:.1%}" for share in found]
             print(f"| {kind} | {envs} | " + " | ".join(cells) + " |", flush=True)
     cells = [f"{iqm_coverage(4, seeds):.1%}" for seeds in counts]
     print("| IQM, normal | 4 | " + " | ".join(cells) + " |")

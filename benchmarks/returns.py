@@ -8,10 +8,15 @@ For every environment, algorithm and seed three runs, each in a process and on a
     single        one learner here
     population    scheme p3s, four learners, the default preset: as many environment steps in all
 
+Learning starts after 5,000 environment steps. One learner acts at random until then; a population
+of four until step 8,000, because the preset rounds each learner's 1,250 up to 2,000.
+
 At the end the policy plays 10 noiseless episodes; of a population, the one that the chief would
 pick. A finished run is a line of OUT.jsonl and is not run again, so the command may be stopped at
-any time and given again. OUT.md has the table: means over seeds with 95 % intervals. How fast each
-is: `benchmarks/algorithms.py`. Needs SBX: `make bench` installs it.
+any time and given again. OUT.md has the table: means over seeds with the lowest and the highest
+seed, and the exact p-value of four learners against one. Three seeds against three cannot decide
+anything: 0.10 is the smallest p-value they can have. How fast each is: `benchmarks/algorithms.py`.
+Needs SBX: `make bench` installs it.
 """
 
 from __future__ import annotations
@@ -26,12 +31,14 @@ from typing import Any
 
 import numpy as np
 
-from case_runs import Row, read, returns_text, work_off
+from case_runs import Row, read, returns_text, seed_means, work_off
+from p3s.report.statistics import permutation_p
 from sbx_learners import NAMES, POLICY_DELAY, make_sbx
 
 ENVS = ("HalfCheetah-v5", "Hopper-v5")
 KINDS = ("sbx", "single", "population")
 RANDOM_STEPS = 5000
+"""Environment steps before learning; see above for how many are random."""
 EPISODES = 10
 SIZES = (128, 128)
 BATCH_SIZE = 128
@@ -99,15 +106,19 @@ def table(rows: list[Row], steps: int) -> str:
     """Returns of all runs of this length, in Markdown."""
     rows = [row for row in rows if row["steps"] == steps]
     lines = [
-        f"Return after {steps:,} environment steps, mean over seeds (95 % interval); how many "
-        "seeds, where it is not three.",
+        f"Return after {steps:,} environment steps: mean over seeds (lowest to highest seed); how "
+        "many seeds, where it is not three. p: exact Mann-Whitney test of four learners against "
+        "one, two-sided; with three seeds against three it is at least 0.10, so it decides "
+        "nothing.",
         "",
-        "| | SBX, one learner | p3s, one learner | p3s, four learners |",
-        "|---|---|---|---|",
+        "| | SBX, one learner | p3s, one learner | p3s, four learners | p, four against one |",
+        "|---|---|---|---|---|",
     ]
     for env, algorithm in sorted({(row["env"], row["algorithm"]) for row in rows}):
         own = [row for row in rows if (row["env"], row["algorithm"]) == (env, algorithm)]
-        cells = [cell([row for row in own if row["kind"] == kind]) for kind in KINDS]
+        kinds = {kind: [row for row in own if row["kind"] == kind] for kind in KINDS}
+        cells = [cell(rows) for rows in kinds.values()]
+        cells.append(p_cell(kinds["population"], kinds["single"]))
         lines.append(f"| {algorithm}, {env} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -116,6 +127,14 @@ def cell(rows: list[Row]) -> str:
     """The returns of one kind."""
     count = f"; {len(rows)} seed{'s' * (len(rows) > 1)}" if len(rows) not in (0, 3) else ""
     return returns_text(rows) + count
+
+
+def p_cell(ours: list[Row], theirs: list[Row]) -> str:
+    """The exact p-value of two kinds."""
+    if not (ours and theirs):
+        return ""
+    rng = np.random.default_rng(0)
+    return f"{permutation_p([seed_means(ours)], [seed_means(theirs)], rng):.2f}"
 
 
 def main() -> None:

@@ -9,8 +9,12 @@ import pytest
 
 import p3s
 from p3s.errors import UserError
-from p3s.report.export import export_results
+from p3s.report.export import export_results, results_of
+from p3s.report.references import Reference, references_text
+from p3s.report.results import read_results
+from p3s.report.summary import summarize
 from p3s.runs.records import read_rows
+from tests.synthetic_runs import ENVS
 
 
 class TestExport:
@@ -30,6 +34,26 @@ class TestExport:
         assert p3s.load_results(study).shape == table.shape
         runs = [study / "runs" / f"p3s-td3-ant-v1-{seed}" for seed in (1, 3)]
         assert len(p3s.load_results(*runs)) == 2 * 12 * 4
+
+    @pytest.mark.parametrize("suffix", ["parquet", "csv"])
+    def test_the_file_alone_gives_the_numbers_of_the_report(self, own_study, tmp_path, suffix):
+        """Scales from the references, aggregates, verdicts: no folder is needed for them."""
+        earned = {"idle": [10.0, 20.0], "random": [5.0, 6.0]}
+        references = {env: Reference({"id": env}, earned) for env in ENVS}
+        (own_study / "references.json").write_text(references_text(references))
+        out = export_results(own_study, tmp_path / f"results.{suffix}")
+        whole = summarize(read_results([own_study]), np.random.default_rng(0))
+        alone = summarize(results_of(p3s.load_results(out)), np.random.default_rng(0))
+        for env, scale in whole.scales.items():
+            same = alone.scales[env]
+            assert (same.step, same.source) == (scale.step, scale.source)
+            assert (same.low, same.high) == pytest.approx((scale.low, scale.high))
+        assert alone.scales[ENVS[0]].low == 15.0
+        for one, other in zip(whole.aggregates, alone.aggregates, strict=True):
+            assert other.champion_iqm.value == pytest.approx(one.champion_iqm.value)
+            assert other.tail == pytest.approx(one.tail)
+        for one, other in zip(whole.improvements, alone.improvements, strict=True):
+            assert (other.p_value, other.verdict) == (pytest.approx(one.p_value), one.verdict)
 
     def test_bad_input(self, study, tmp_path):
         with pytest.raises(UserError, match=r"not 'results.xlsx'"):

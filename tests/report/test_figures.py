@@ -67,7 +67,7 @@ class TestFiguresAndTables:
         names = {path.name for path in figures.iterdir()}
         for name in ("curves", "profile", "iqm", "population-Hopper-v1", "population-Ant-v1"):
             assert {f"{name}.png", f"{name}.svg", f"{name}.pdf"} <= names
-        for name in ("final", "aggregates", "improvement"):
+        for name in ("final", "aggregates", "improvement", "lottery"):
             assert {f"{name}.md", f"{name}.tex", f"{name}.csv"} <= names
         header, row, *_ = (figures / "final.csv").read_text().splitlines()
         values = dict(zip(header.split(","), row.split(","), strict=True))

@@ -9,12 +9,14 @@ from html.parser import HTMLParser
 
 from p3s.cli.report import Options as ReportOptions
 from p3s.cli.report import run_report
+from p3s.report.export import tidy
 from p3s.report.formatting import embed_json
 from p3s.report.page import build_report, render_report
 from p3s.report.results import read_results
-from p3s.report.run_page import leave_run_page
+from p3s.report.run_page import leave_run_page, render_run
+from p3s.runs.records import read_rows
 from tests.helpers import page_data
-from tests.synthetic_runs import ENVS, write_run
+from tests.synthetic_runs import ENVS, write_rows, write_run
 
 
 def page_block(text: str) -> str:
@@ -109,6 +111,47 @@ class TestPage:
         assert len(page_data(text)["chief"]) == 1
         assert "p3s-td3 on Ant-v5, seed 0" in text
         page.unlink()
+
+    def test_pick_of_the_chief_stands_beside_the_champion(self, own_study):
+        """Rows of older runs, without it, are read as before."""
+        run = own_study / "runs/p3s-td3-ant-v1-0"
+        rows = [
+            {**row, "chief_pick": 1, "chief_return": row["champion_return"] - 100}
+            for row in read_rows(run / "evaluations.jsonl")
+        ]
+        write_rows(run / "evaluations.jsonl", rows)
+        results = read_results([own_study])
+        report = build_report(results)
+        cells = report.summary.cells
+        chief = cells["P3S-TD3", "Ant-v1"].measures["chief"].values
+        champion = cells["P3S-TD3", "Ant-v1"].measures["champion"].values
+        assert chief.tolist() == [champion[0] - 100]
+        assert cells["TD3", "Ant-v1"].measures["chief"].values.size == 0
+        text = render_report(report)
+        assert '<option value="chief">chief\'s pick</option>' in text
+        assert "chief" in page_data(text)["panels"][1]["series"][0]["y"]
+        names = [
+            line["name"]
+            for line in page_data(render_run(results.select("P3S-TD3", "Ant-v1")[0], []))["panels"][
+                0
+            ]["series"]
+        ]
+        assert names[-2:] == ["champion", "chief's pick"]
+        table = tidy(results).filter(run=str(run))
+        assert table["chief_pick"].to_list() == [1] * len(table)
+        assert tidy(results)["chief_return"].null_count() == len(tidy(results)) - len(table)
+
+    def test_verdicts_and_the_seed_lottery(self, study):
+        text = render_report(build_report(read_results([study])))
+        for words in ("one left out:", "The seed lottery", "Holm's correction"):
+            assert words in text
+
+    def test_three_seeds_show_a_dash_for_an_interval(self, tmp_path):
+        for seed in range(3):
+            write_run(tmp_path / str(seed), "TD3", "Ant-v1", seed, 2)
+        text = render_report(build_report(read_results([tmp_path])))
+        assert "<small>–</small>" in text
+        assert text.count("– stands for an interval that fewer than 4 seeds") == 1
 
     def test_single_run_page_is_cheap(self, study):
         run = study / "runs/p3s-td3-ant-v1-0"

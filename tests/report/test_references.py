@@ -79,14 +79,14 @@ class TestScales:
             (cells[0].score.values - 15) / (3705.92 - 15),
             (cells[1].score.values - 994) / (5339.66 - 994),
         ]
-        assert summary.aggregates[1].mean == pytest.approx(np.mean(normalized))
+        assert summary.aggregates[1].mean.value == pytest.approx(np.mean(normalized))
         # Published for TD3: 2555.85 and 3760.5.
         parts = [
             (cells[0].score.values - 15) / (2555.85 - 15),
             (cells[1].score.values - 994) / (3760.5 - 994),
         ]
         gap = np.mean([np.maximum(0, 1 - part) for part in parts])
-        assert summary.aggregates[1].gap == pytest.approx(gap)
+        assert summary.aggregates[1].gap.value == pytest.approx(gap)
         assert [item.chance for item in summary.improvements] == [
             item.chance for item in before.improvements
         ]
@@ -111,7 +111,7 @@ class TestScales:
             "an idle or random policy: Delayed Ant-v1"
         ]
         values = summary.cells["TD3", "Hopper-v1"].score.values
-        assert summary.aggregates[1].mean == pytest.approx(np.mean((values - 15) / 3690.92))
+        assert summary.aggregates[1].mean.value == pytest.approx(np.mean((values - 15) / 3690.92))
 
     @pytest.mark.parametrize(("idle", "kept"), [(3000.0, True), (5600.0, False)])
     def test_a_scale_may_not_be_too_short(self, own_study, idle, kept):

@@ -14,17 +14,22 @@ from p3s.report import statistics
 from p3s.report.statistics import (
     area_under_curve,
     expected_maximum,
+    holm,
     improvement_interval,
     iqm,
+    leave_one_out,
+    lower_tail,
     mean,
     mean_interval,
     mean_intervals,
     optimality_gap,
     percentile_interval,
     performance_profile,
+    permutation_p,
     probability_of_improvement,
     standard_deviation,
     steps_to_threshold,
+    verdict,
 )
 
 ORACLE = Path(__file__).parent / "oracle_rliable.json"
@@ -86,10 +91,22 @@ class TestByHand:
 
 
 class TestIntervals:
-    def test_two_seeds_are_student(self):
-        # mean 2, error 1, t(0.975, 1) = 12.7062
-        low, high = mean_interval([array(1, 3)], rng())
-        assert (low, high) == pytest.approx((2 - 12.7062, 2 + 12.7062), abs=1e-3)
+    def test_two_seeds_in_two_environments_are_student(self):
+        # mean 3, error sqrt(1 + 1) / 2, t(0.975, 2) = 4.3027
+        low, high = mean_interval([array(1, 3), array(3, 5)], rng())
+        half_width = 4.3027 * 2**0.5 / 2
+        assert (low, high) == pytest.approx((3 - half_width, 3 + half_width), abs=1e-3)
+
+    @pytest.mark.parametrize("seeds", [2, 3])
+    def test_few_seeds_in_one_environment_have_none(self, seeds):
+        own, other = np.arange(seeds, dtype=float), np.arange(seeds) + 10.0
+        assert np.isnan(mean_interval([own], rng())).all()
+        assert np.isnan(percentile_interval(iqm, [own], rng())).all()
+        assert np.isnan(improvement_interval([own], [other], rng())).all()
+        assert np.isfinite(mean_interval([own, other], rng())).all()
+        four = np.arange(4.0)
+        assert np.isfinite(mean_interval([four], rng())).all()
+        assert np.isfinite(improvement_interval([four], [four], rng())).all()
 
     def test_one_seed_has_none(self):
         assert np.isnan(mean_interval([array(1)], rng())).all()
@@ -132,6 +149,75 @@ class TestIntervals:
         # Student's quantile and n - 1 instead of the normal one: beyond 2.5 % on each side.
         assert statistics.widened_tail([np.zeros(5)]) == pytest.approx(0.00096, abs=1e-5)
         assert statistics.widened_tail([np.zeros(10_000)]) == pytest.approx(0.025, abs=1e-4)
+
+
+class TestDecisions:
+    def test_exact_p_of_separated_seeds(self):
+        # Of C(6, 3) = 20 and C(10, 5) = 252 ways to label the runs, 2 are as far apart.
+        assert permutation_p([array(4, 5, 6)], [array(1, 2, 3)], rng()) == pytest.approx(0.10)
+        five = permutation_p([array(1, 2, 3, 4, 5)], [array(6, 7, 8, 9, 10)], rng())
+        assert five == pytest.approx(2 / 252)
+
+    def test_exact_p_over_environments(self):
+        # Both environments separate 2 from 2 in the same direction: 2 of 6 * 6 labelings.
+        ours, theirs = [array(3, 4), array(30, 40)], [array(1, 2), array(10, 20)]
+        assert permutation_p(ours, theirs, rng()) == pytest.approx(2 / 36)
+        # In opposite directions nothing is seen: every labeling is as far from one half.
+        assert permutation_p([ours[0], theirs[1]], [theirs[0], ours[1]], rng()) == pytest.approx(1)
+
+    def test_exact_p_with_ties_and_unequal_numbers(self):
+        # 1 against 0, 0, 1: 2.5 of 3 wins. Labelings: each 1 gives 2.5, each 0 gives 0.5.
+        assert permutation_p([array(1)], [array(0, 0, 1)], rng()) == pytest.approx(1)
+        # 2 against 0, 0, 1: 3 of 3; the others give 2, ½, ½, and none is as far from 1.5.
+        assert permutation_p([array(2)], [array(0, 0, 1)], rng()) == pytest.approx(1 / 4)
+        assert permutation_p([array(5, 5)], [array(5, 5)], rng()) == pytest.approx(1)
+
+    def test_draws_agree_with_the_exact_test(self, monkeypatch):
+        generator = np.random.default_rng(3)
+        ours = [generator.normal(0.5, size=4), generator.normal(0.5, size=5)]
+        theirs = [generator.normal(size=5), generator.normal(size=3)]
+        exact = permutation_p(ours, theirs, rng())
+        monkeypatch.setattr(statistics, "MAX_PARTS", 1)
+        assert permutation_p(ours, theirs, rng()) == pytest.approx(exact, abs=0.02)
+
+    def test_holm(self):
+        # Sorted 0.005 * 4, 0.01 * 3, 0.03 * 2, 0.04 * 1, and no smaller than the one before.
+        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+        assert holm([0.7, 0.6]) == [1.0, 1.0]
+        assert holm([]) == []
+
+    def test_verdict(self):
+        assert [verdict(0.9, 0.01), verdict(0.1, 0.01)] == ["above", "below"]
+        assert [verdict(0.9, 0.05), verdict(0.9, np.nan)] == ["undecided", "undecided"]
+
+    @pytest.mark.parametrize("seeds", [2, 3, 4, 5, 8])
+    @pytest.mark.parametrize("modes", [False, True])
+    def test_equal_methods_are_rarely_told_apart(self, seeds, modes):
+        generator, decided = np.random.default_rng(seeds), 0
+        for _ in range(1000):
+            ours, theirs = generator.normal(size=(2, seeds))
+            if modes:
+                ours, theirs = (
+                    0.1 * own + generator.choice([0, 1], seeds) for own in (ours, theirs)
+                )
+            decided += permutation_p([ours], [theirs], generator) < statistics.DECIDED
+        assert decided / 1000 <= 0.07
+        assert seeds >= statistics.MIN_SEEDS or decided == 0
+
+    def test_leave_one_out(self):
+        strata = [array(1, 3), array(4, 4), array(9, 9)]  # means 2, 4, 9
+        assert leave_one_out(mean, strata) == (3.0, 6.5)
+        assert np.isnan(leave_one_out(mean, strata[:1])).all()
+        ours, theirs = [array(1), array(0)], [array(0), array(1)]
+        assert leave_one_out(probability_of_improvement, ours, theirs) == (0.0, 1.0)
+
+    def test_lower_tail(self):
+        # Below 0.5 of 1.0: one of two. Below 0.2 of 0.4: one of three. No bar in the last.
+        strata = [array(0.4, 1.0), array(0.1, 0.2, 0.3), array(-1.0)]
+        found = lower_tail(strata, [1.0, 0.4, -0.5])
+        assert found.share == pytest.approx(2 / 5)
+        assert found.quantile == pytest.approx(-0.45)  # halfway from -1.0 to 0.1
+        assert np.isnan(lower_tail([array(-1.0)], [0.0]).share)
 
 
 def coverage(draw, envs: int, seeds: int, trials: int = 4000) -> float:

@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from p3s.report.aggregates import compare, lower_tails
 from p3s.report.context import cautions, differing_settings, provenance_rows
 from p3s.report.curves import method_curve, thin
 from p3s.report.guidance import lineage_strip
 from p3s.report.results import read_results, read_run
-from p3s.report.summary import final_value, summarize
+from p3s.report.scales import final_value
+from p3s.report.summary import summarize
 from p3s.runs.records import read_rows
 from tests.synthetic_runs import ENVS, METHODS, write_rows, write_run
 
@@ -97,8 +99,10 @@ class TestNumbers:
         assert (ours.method, theirs.method) == METHODS
         cells = [summary.cells["TD3", env] for env in ENVS]
         parts = [cell.score.values / cell.paper for cell in cells]
-        assert theirs.gap == pytest.approx(np.mean([np.maximum(0, 1 - part) for part in parts]))
-        assert ours.iqm_interval.low < ours.iqm < ours.iqm_interval.high
+        assert theirs.gap.value == pytest.approx(
+            np.mean([np.maximum(0, 1 - part) for part in parts])
+        )
+        assert ours.iqm.interval.low < ours.iqm.value < ours.iqm.interval.high
         assert ours.profile[0] == 1.0
         forth, back = summary.improvements
         assert forth.chance + back.chance == 1.0
@@ -113,12 +117,61 @@ class TestNumbers:
         assert forth.chance == pytest.approx(np.mean(wins))
         assert summary.best("Ant-v1") == "P3S-TD3"
 
+    def test_one_environment_left_out(self, study):
+        """A number over two environments, without one of them, is that of the other."""
+        summary = summarize(read_results([study]), rng())
+        assert summary.overall.envs == list(ENVS)
+        ours = summary.aggregates[0]
+        alone = [
+            float(
+                np.mean(summary.scales[env].normalize(summary.cells[METHODS[0], env].score.values))
+            )
+            for env in ENVS
+        ]
+        assert ours.mean.left_out == pytest.approx((min(alone), max(alone)))
+        forth, back = summary.improvements
+        assert forth.left_out.low <= forth.chance <= forth.left_out.high
+        assert back.left_out == pytest.approx((1 - forth.left_out.high, 1 - forth.left_out.low))
+        assert forth.stands is not None
+        assert (forth.verdict, back.verdict) in [
+            ("above", "below"), ("below", "above"), ("undecided", "undecided")
+        ]  # fmt: skip
+
+    def test_comparisons_are_exact_and_corrected(self):
+        """Five above five: p = 2/252, times three pairs. One equal environment more hides it."""
+        low, high = np.arange(5.0), np.arange(5.0) + 10
+        forth, *_ = compare({"a": [high], "b": [low], "c": [low]}, rng())
+        assert (forth.p_value, forth.verdict) == (pytest.approx(6 / 252), "above")
+        assert forth.stands is None
+        mixed = np.array([0.0, 2.0, 4.0, 6.0, 8.0])
+        forth, *_ = compare({"a": [high, mixed], "b": [low, mixed]}, rng())
+        assert (forth.verdict, forth.stands) == ("undecided", False)
+        assert forth.left_out == (0.5, 1.0)
+
+    def test_lower_tails_share_a_bar(self):
+        """The median of 1, 2 and 9, 10 is 5.5: both runs of b are below half of it."""
+        tails = lower_tails({"a": [np.array([9.0, 10.0])], "b": [np.array([1.0, 2.0])]})
+        assert (tails["a"].share, tails["b"].share) == (0.0, 1.0)
+        assert tails["b"].quantile == pytest.approx(1.1)
+
+    def test_three_seeds_on_one_environment_have_no_interval(self, tmp_path):
+        for seed in range(4):
+            small_run(tmp_path / str(seed), [1, 2 + seed], seed=seed)
+        four = read_results([tmp_path])
+        three = dataclasses.replace(four, runs=four.runs[:3])
+        key = ("single-td3", "Pendulum-v1")
+        assert np.isfinite(summarize(four, rng()).cells[key].score.interval.low)
+        assert np.isnan(summarize(three, rng()).cells[key].score.interval.low)
+        assert np.isnan(method_curve(three.runs, rng()).bands["score"].low).all()
+        assert "– stands for an interval" in "\n".join(cautions(three))
+        assert "– stands for an interval" not in "\n".join(cautions(four))
+
     def test_without_published_scores_the_best_is_1(self, study):
         summary = summarize(read_results([study / "runs"]), rng())
         scale = summary.scales["Ant-v5"]
         means = [cell.score.mean for cell in summary.cells.values() if cell.env == "Ant-v5"]
         assert scale.high == pytest.approx(max(means))
-        assert np.isnan(summary.aggregates[0].gap)
+        assert np.isnan(summary.aggregates[0].gap.value)
 
     def test_mixed_versions_missing_seeds_and_few_seeds(self, own_study):
         runs = sorted((own_study / "runs").iterdir())

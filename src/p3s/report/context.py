@@ -13,6 +13,7 @@ from p3s.report.formatting import (
     score_text,
 )
 from p3s.report.results import Results, RunResult, settings
+from p3s.report.statistics import MIN_SEEDS
 from p3s.report.summary import Summary
 
 PUBLISHED_PRESET = "authors"
@@ -175,5 +176,10 @@ def _seed_cautions(results: Results) -> list[str]:
         found.append(
             f"some methods have as few as {count_text(min(few), 'seed')}: with fewer than "
             f"{ENOUGH_SEEDS}, differences between methods are mostly noise"
+        )
+    if few and min(few) < MIN_SEEDS:
+        found.append(
+            f"– stands for an interval that fewer than {MIN_SEEDS} seeds on one environment cannot "
+            "carry: it would call too many equal methods different"
         )
     return found

@@ -17,9 +17,12 @@ from p3s.report.statistics import mean_intervals
 MEASURES = {
     "score": "score",
     "champion": "champion_return",
+    "chief": "chief_return",
     "mean": "mean",
 }
-"""The measures a curve can show, and their keys in evaluations.jsonl."""
+"""The measures a curve can show, and their keys in evaluations.jsonl.
+
+Older rows have no `chief_return`: their champion was the chief's pick."""
 
 CURVE_RESAMPLES = 2000
 
@@ -51,8 +54,7 @@ class Curve:
 
 def series(run: RunResult, key: str) -> np.ndarray:
     """One number from every evaluation; NaN where it is missing."""
-    values = [row.get(key) for row in run.evaluations]
-    return np.array([np.nan if value is None else value for value in values], float)
+    return _optional(run.evaluations, key)
 
 
 def thin(count: int, most: int) -> np.ndarray:
@@ -125,11 +127,11 @@ def learner_lines(run: RunResult, points: int = 250) -> dict[str, Any]:
         "updates": np.array([row["updates"] for row in rows], float),
         "seconds": np.array([row["seconds"] for row in rows], float),
         "learners": means,
-        "champion": np.array(
-            [
-                np.nan if row.get("champion_return") is None else row["champion_return"]
-                for row in rows
-            ],
-            float,
-        ),
+        **{name: _optional(rows, f"{name}_return") for name in ("champion", "chief")},
     }
+
+
+def _optional(rows: list[dict[str, Any]], key: str) -> np.ndarray:
+    """One number per row; NaN where it is missing."""
+    values = [row.get(key) for row in rows]
+    return np.array([np.nan if value is None else value for value in values], float)

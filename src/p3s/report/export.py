@@ -9,7 +9,8 @@ import numpy as np
 
 from p3s.errors import UserError
 from p3s.report.extras import require_polars
-from p3s.report.results import Results, read_results
+from p3s.report.references import Reference
+from p3s.report.results import Results, RunResult, read_results
 from p3s.report.statistics import standard_deviation
 
 SUFFIXES = (".parquet", ".csv")
@@ -27,6 +28,7 @@ def tidy(results: Results) -> Any:
         "learner_return": polars.Float64, "learner_return_sd": polars.Float64,
         "episodes": polars.Int64, "score": polars.Float64, "mean": polars.Float64,
         "champion": polars.Int64, "champion_return": polars.Float64,
+        "chief_pick": polars.Int64, "chief_return": polars.Float64,
     }  # fmt: skip
     columns: dict[str, list[Any]] = {name: [] for name in schema}
     for run in results.runs:
@@ -49,6 +51,45 @@ def tidy(results: Results) -> Any:
                 for name, column in columns.items():
                     column.append(row.get(name))
     return polars.DataFrame(columns, schema=schema)
+
+
+def results_of(table: Any) -> Results:
+    """Runs from an exported table, so that numbers can be computed from the file alone.
+
+    They have everything that curves, scales and statistics need, and no settings: a learner's
+    episodes are replaced by their mean, a reference's too.
+    """
+    runs: list[RunResult] = []
+    references: dict[str, Reference] = {}
+    keys = ["method", "env", "seed"]
+    for _, rows in table.group_by(keys, maintain_order=True):
+        rows = rows.sort("step", "learner")
+        about = rows.row(0, named=True)
+        evaluations: list[dict[str, Any]] = [
+            {
+                **own.row(0, named=True),
+                "learner_returns": [[mean] for mean in own["learner_return"]],
+            }
+            for _, own in rows.group_by("step", maintain_order=True)
+        ]
+        # What was to be run is not in the table, only whether it was run to the end.
+        steps = evaluations[-1]["step"] + (not about["complete"])
+        config = {name: about[name] for name in ("scheme", "algorithm", "preset", "seed")}
+        runs.append(
+            RunResult(
+                path=Path(about["run"]),
+                **{name: about[name] for name in keys},
+                config={**config, "steps": steps},
+                evaluations=evaluations,
+                paper=about["paper"],
+            )
+        )
+        earned = {
+            policy: [about[policy]] for policy in ("idle", "random") if about[policy] is not None
+        }
+        if earned:
+            references[about["env"]] = Reference({}, earned)
+    return Results("", runs, references=references)
 
 
 def export_results(folder: Path | str, out: Path | str) -> Path:

@@ -120,7 +120,9 @@ def draw_profile(figure: Any, report: Report) -> None:
     """Performance profiles of all methods."""
     panel = figure.subplots()
     for index, item in enumerate(report.summary.aggregates):
-        panel.plot(report.summary.thresholds, item.profile, label=item.method, **line_style(index))
+        panel.plot(
+            report.summary.overall.thresholds, item.profile, label=item.method, **line_style(index)
+        )
     panel.set(xlabel="normalized score", ylabel="fraction of runs above", ylim=(0, 1.02))
     panel.legend(fontsize="small")
 
@@ -131,8 +133,8 @@ def draw_iqm(figure: Any, report: Report) -> None:
     items = report.summary.aggregates
     for index, item in enumerate(items):
         color = line_style(index)["color"]
-        panel.plot(item.iqm_interval, [index, index], color=color, lw=6, alpha=0.3)
-        panel.plot(item.iqm, index, "o", color=color)
+        panel.plot(item.iqm.interval, [index, index], color=color, lw=6, alpha=0.3)
+        panel.plot(item.iqm.value, index, "o", color=color)
     panel.set_yticks(range(len(items)), [item.method for item in items])
     panel.set(ylim=(len(items) - 0.5, -0.5), xlabel="interquartile mean of normalized scores")
 

@@ -30,6 +30,21 @@ def interval_text(interval: Interval) -> str:
     return f"{interval.low:.2f} to {interval.high:.2f}" if math.isfinite(interval.low) else ""
 
 
+def share_text(value: float) -> str:
+    """A share in percent."""
+    return f"{value:.0%}" if math.isfinite(value) else "–"
+
+
+def p_text(value: float) -> str:
+    """A p-value."""
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def stands_text(stands: bool | None) -> str:
+    """Whether a verdict stays whichever environment is left out."""
+    return {None: "–", True: "yes", False: "no"}[stands]
+
+
 def duration_text(seconds: float) -> str:
     """A duration in its one natural unit: '42 s', '12 min', '5.6 h'."""
     if seconds < 120:

@@ -24,20 +24,24 @@ from p3s.report.context import (
     published_line,
     reference_cautions,
 )
-from p3s.report.curves import Curve, learner_lines, method_curve
+from p3s.report.curves import Curve, method_curve
 from p3s.report.formatting import (
     compact,
     count_text,
     duration_text,
     embed_json,
     interval_text,
+    p_text,
     ratio_text,
     score_text,
+    share_text,
 )
 from p3s.report.guidance import chief_data
+from p3s.report.performance import Cell
 from p3s.report.references import Reference
-from p3s.report.results import Results, RunResult
-from p3s.report.summary import Cell, Summary, summarize
+from p3s.report.results import Results
+from p3s.report.statistics import DECIDED
+from p3s.report.summary import Summary, summarize
 
 TEMPLATES = Path(__file__).parent / "template"
 NUM_COLORS = 8
@@ -115,15 +119,15 @@ def report_data(report: Report, colors: dict[str, int]) -> dict[str, Any]:
     data: dict[str, Any] = {"panels": panels, "chief": chief_data(results.runs)}
     if summary.aggregates:
         data["profile"] = {
-            "x": compact(summary.thresholds),
+            "x": compact(summary.overall.thresholds),
             "series": [
                 {"name": item.method, "color": colors[item.method], "y": compact(item.profile)}
                 for item in summary.aggregates
             ],
         }
         data["iqm"] = [
-            {"name": item.method, "color": colors[item.method], "value": item.iqm,
-             **dict(zip(("low", "high"), compact(np.array(item.iqm_interval)), strict=True))}
+            {"name": item.method, "color": colors[item.method], "value": item.iqm.value,
+             **dict(zip(("low", "high"), compact(np.array(item.iqm.interval)), strict=True))}
             for item in summary.aggregates
         ]  # fmt: skip
     return data
@@ -149,11 +153,15 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"score": score_text, "ratio": ratio_text, "ratios": interval_text}
+    environment.filters |= {
+        "score": score_text, "ratio": ratio_text, "ratios": interval_text, "p": p_text,
+        "share": share_text,
+    }  # fmt: skip
     return environment.get_template("page.html.j2")
 
 
-def _render(results: Results, data: dict[str, Any], **context: Any) -> str:
+def render(results: Results, data: dict[str, Any], **context: Any) -> str:
+    """A page from the template: what all pages share, and the context of this one."""
     methods, differing = differing_settings(results)
     runs = [
         {"path": run.path, "method": run.method, "env": run.env, "seed": run.seed,
@@ -188,7 +196,7 @@ def render_report(report: Report) -> str:
     shown = {method: index % NUM_COLORS for method, index in colors.items()}
     cells = summary.cells.values()
     has_references = any(scale.reference is not None for scale in summary.scales.values())
-    return _render(
+    return render(
         results,
         report_data(report, colors),
         summary=summary,
@@ -209,6 +217,9 @@ def render_report(report: Report) -> str:
         has_references=has_references,
         published=published_line(results),
         has_best_of=any(cell.best_of for cell in cells),
+        has_chief_pick=any(cell.measures["chief"].values.size for cell in cells),
+        has_tails=any(item.tail is not None for item in summary.aggregates),
+        decided=DECIDED,
         matrix=_matrix(summary),
     )
 
@@ -296,45 +307,3 @@ def _matrix(summary: Summary) -> list[dict[str, Any]]:
         {"method": ours, "entries": [pairs.get((ours, theirs)) for theirs in methods]}
         for ours in methods
     ]
-
-
-def render_run(run: RunResult, notes: list[str], title: str | None = None) -> str:
-    """The page of a single run: its learners, and how the chief guided them."""
-    lines = learner_lines(run)
-    x = {name: compact(lines[name], 9) for name in ("steps", "updates", "seconds")}
-    learners = [
-        {"name": f"learner {index}", "color": index, "x": x, "width": 1.4,
-         "y": {"score": {"mean": compact(line)}}}
-        for index, line in enumerate(lines["learners"])
-    ]  # fmt: skip
-    if not np.isnan(lines["champion"]).all():
-        learners.append(
-            {"name": "champion", "color": len(learners), "dash": "none", "x": x, "width": 2.8,
-             "y": {"score": {"mean": compact(lines["champion"])}}}
-        )  # fmt: skip
-    results = Results(title or run.name, [run])
-    last, scores = run.evaluations[-1], [row["score"] for row in run.evaluations]
-    tiles = [
-        {"what": "score, best learner", "value": score_text(last["score"]),
-         "detail": f"highest so far {score_text(max(scores))}"},
-        {"what": "champion, fresh episodes", "value": score_text(last.get("champion_return")),
-         "detail": "the learner that the chief would pick"},
-        {"what": "population mean", "value": score_text(last["mean"]),
-         "detail": count_text(run.num_learners, "learner")},
-        {"what": "time", "value": duration_text(last["seconds"]),
-         "detail": f"{last['step'] / max(last['seconds'], 1e-9):,.0f} steps per second"},
-    ]  # fmt: skip
-    unfinished = []
-    if not run.complete:
-        steps = f"{last['step']:,} of {run.config['steps']:,} steps"
-        unfinished = [f"the run is not complete: evaluated at {steps}"]
-    return _render(
-        results,
-        {"panels": [{"name": run.env, "series": learners}], "chief": chief_data([run])},
-        summary=None,
-        lead=f"{last['step']:,} environment steps · {last['updates']:,} updates over all learners",
-        tiles=tiles,
-        cautions=[*notes, *unfinished],
-        curves_hint="Mean return of each learner over noiseless episodes. The champion is the "
-        "learner that the chief would pick, evaluated on fresh episodes.",
-    )

@@ -51,6 +51,8 @@ _OPTIONAL: dict[str, Checks] = {
     "evaluations": {
         "champion": _or_none(is_count),
         "champion_return": _or_none(is_number),
+        "chief_pick": _or_none(is_count),
+        "chief_return": _or_none(is_number),
         "deterministic_returns": _each(_each(is_number, 1), 1),
         "deterministic_score": is_number,
     },

@@ -9,9 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from p3s.report.formatting import ratio_text, score_text
-from p3s.report.statistics import Interval
-from p3s.report.summary import Cell, Summary
+from p3s.report.aggregates import Estimate
+from p3s.report.formatting import (
+    interval_text,
+    p_text,
+    ratio_text,
+    score_text,
+    share_text,
+    stands_text,
+)
+from p3s.report.performance import Cell
+from p3s.report.summary import Summary
 from p3s.runs.files import write_text
 
 LATEX = {
@@ -140,39 +148,57 @@ def _mean_and_deviation(cell: Cell) -> str:
 
 
 def aggregate_table(summary: Summary) -> Table:
-    """Aggregates over environments with their intervals."""
+    """Aggregates over environments with intervals, and ranges with one environment left out."""
 
-    def shown(value: float, interval: Interval) -> str:
-        known = math.isfinite(interval.low)
-        return ratio_text(value) + (f" [{interval.low:.2f}, {interval.high:.2f}]" if known else "")
+    def shown(estimate: Estimate) -> list[str]:
+        low, high = estimate.interval
+        known = f" [{low:.2f}, {high:.2f}]" if math.isfinite(low) else ""
+        return [ratio_text(estimate.value) + known, interval_text(estimate.left_out) or "–"]
 
+    names = ("IQM", "IQM of the champion", "Mean", "Optimality gap")
+    header = ["Method"]
+    for name in names:
+        header += [name, f"{name}, one left out"]
     rows = [
         [
             item.method,
-            shown(item.iqm, item.iqm_interval),
-            shown(item.champion_iqm, item.champion_iqm_interval),
-            shown(item.mean, item.mean_interval),
-            shown(item.gap, item.gap_interval),
+            *shown(item.iqm),
+            *shown(item.champion_iqm),
+            *shown(item.mean),
+            *shown(item.gap),
         ]
         for item in summary.aggregates
     ]
-    header = ["Method", "IQM", "IQM of the champion", "Mean", "Optimality gap"]
     return Table("aggregates", header, rows)
+
+
+def lottery_table(summary: Summary) -> Table:
+    """How bad each method's unlucky seeds are."""
+    rows = [
+        [item.method, ratio_text(item.tail.quantile), share_text(item.tail.share)]
+        for item in summary.aggregates
+        if item.tail is not None
+    ]
+    return Table("lottery", ["Method", "10 % quantile", "Runs below half of the median"], rows)
 
 
 def improvement_table(summary: Summary) -> Table:
     """Probability of improvement for every pair of methods."""
     rows = [
-        [item.ours, item.theirs, ratio_text(item.chance),
-         f"{ratio_text(item.interval.low)} to {ratio_text(item.interval.high)}"]
+        [item.ours, item.theirs, ratio_text(item.chance), interval_text(item.interval) or "–",
+         p_text(item.p_value), item.verdict, interval_text(item.left_out) or "–",
+         stands_text(item.stands)]
         for item in summary.improvements
     ]  # fmt: skip
-    return Table("improvement", ["Method", "over", "Probability", "95 % interval"], rows)
+    header = ["Method", "over", "Probability", "95 % interval", "p (Holm)", "Verdict",
+              "One left out", "Verdict stands"]  # fmt: skip
+    return Table("improvement", header, rows)
 
 
 FINAL_COLUMNS = [
     "environment", "method", "step", "seeds", "score", "score_sd", "score_low", "score_high",
-    "score_iqm", "champion", "champion_low", "champion_high", "population_mean",
+    "score_iqm", "champion", "champion_low", "champion_high", "chief_pick", "chief_pick_low",
+    "chief_pick_high", "population_mean",
     "population_mean_low", "population_mean_high", "best_of_count", "best_of_full",
     "best_of_equal", "paper", "area", "area_low", "area_high", "threshold",
     "reached", "median_steps_to_threshold", "idle", "random",
@@ -183,17 +209,15 @@ def final_rows(summary: Summary) -> list[list[object]]:
     """One row per method and environment with every number about final performance, for CSV."""
     rows: list[list[object]] = []
     for (method, env), cell in summary.cells.items():
-        scale, champion, average = (
-            summary.scales[env],
-            *(cell.measures[m] for m in ("champion", "mean")),
-        )
+        scale = summary.scales[env]
+        champion, chief, average = (cell.measures[name] for name in ("champion", "chief", "mean"))
         arrived = [steps for steps in cell.reached if math.isfinite(steps)]
         rows.append(
             [env, method, scale.step, len(cell.seeds), cell.score.mean, cell.score.deviation,
-             *cell.score.interval, cell.iqm, champion.mean, *champion.interval, average.mean,
-             *average.interval, cell.best_of.get("count"), cell.best_of.get("full"),
-             cell.best_of.get("equal"), cell.paper, cell.area.mean, *cell.area.interval,
-             scale.threshold, len(arrived), cell.median_reached,
+             *cell.score.interval, cell.iqm, champion.mean, *champion.interval, chief.mean,
+             *chief.interval, average.mean, *average.interval, cell.best_of.get("count"),
+             cell.best_of.get("full"), cell.best_of.get("equal"), cell.paper, cell.area.mean,
+             *cell.area.interval, scale.threshold, len(arrived), cell.median_reached,
              *(_reference_means(summary, env).get(policy) for policy in ("idle", "random"))]
         )  # fmt: skip
     return rows
@@ -204,6 +228,8 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
     tables = [final_table(summary)]
     if summary.aggregates:
         tables.append(aggregate_table(summary))
+        if any(item.tail is not None for item in summary.aggregates):
+            tables.append(lottery_table(summary))
     if summary.improvements:
         tables.append(improvement_table(summary))
     texts: dict[str, str] = {}
