@@ -75,6 +75,6 @@ class AWAC(WithTargets):
         online = {"policy": learner.policy, "value": learner.value}
         return learner._replace(targets=follow(learner.targets, online, self.target_rate))
 
-    def distance(self, policy, other, observation):
+    def distance_between(self, policy, other, observation):
         actions = (deterministic_action(each, observation) for each in (policy, other))
         return squared_distance(*actions, "sum")

@@ -167,8 +167,10 @@ class TestTargets:
         other = jax.tree.map(lambda leaf: leaf, policy)
         model = other["layers"] if made.name == "dqn" else other
         model.params[-1]["bias"] = model.params[-1]["bias"].at[0].add(5.0)
-        assert float(made.distance(policy, other, self.following)[0]) == pytest.approx(0, abs=1e-6)
-        assert float(made.distance(policy, other, self.seen)[0]) > 0.01
+        assert float(made.distance_between(policy, other, self.following)[0]) == pytest.approx(
+            0, abs=1e-6
+        )
+        assert float(made.distance_between(policy, other, self.seen)[0]) > 0.01
 
     @pytest.mark.parametrize("made", [DQN(hidden_sizes=(4,)), SACDiscrete(hidden_sizes=(4,))])
     def test_actions(self, made):

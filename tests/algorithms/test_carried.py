@@ -107,8 +107,8 @@ class TestEvaluationMode:
     def test_distances(self, stepped):
         made, spec, start, _, after = stepped
         seen = 5 * random_batch(spec, 5).observation
-        together = made.distance(after.policy, start.policy, seen)
-        alone = [made.distance(after.policy, start.policy, row[None])[0] for row in seen]
+        together = made.distance_between(after.policy, start.policy, seen)
+        alone = [made.distance_between(after.policy, start.policy, row[None])[0] for row in seen]
         np.testing.assert_allclose(together, np.stack(alone), rtol=1e-3, atol=1e-5)
         assert float(together.max()) > 0
 

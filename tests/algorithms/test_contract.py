@@ -117,13 +117,13 @@ class TestContract:
         made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
         policy, other = (made.init(jax.random.key(seed), spec).policy for seed in (1, 2))
         observation = random_batch(spec, 0).observation
-        same = made.distance(policy, policy, observation)
+        same = made.distance_between(policy, policy, observation)
         np.testing.assert_allclose(same, np.zeros(7), atol=1e-6)
-        apart = made.distance(policy, other, observation)
+        apart = made.distance_between(policy, other, observation)
         assert apart.shape == (7,)
         assert float(apart.min()) > 0
         towards = jax.tree.map(lambda ours, theirs: ours + 0.1 * (theirs - ours), policy, other)
-        assert (made.distance(policy, towards, observation) < apart).all()
+        assert (made.distance_between(policy, towards, observation) < apart).all()
         for explore in (False, True):
             action = made.act(policy, observation, jax.random.key(0), explore=explore)
             single = made.act(policy, observation[0], jax.random.key(0), explore=explore)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from p3s.algorithms import SAC, TD3, CrossQ, CrossQTD3
+from p3s.algorithms import SAC, TD3, XQC, CrossQ, CrossQTD3
 from p3s.algorithms.off_policy import bootstrap
 from p3s.algorithms.parts.joint_batch import joint_value_loss
 from p3s.config import resolve
@@ -146,20 +146,22 @@ def test_adam_by_hand():
     assert float(params) == pytest.approx(-0.1 - 0.1 * mean / np.sqrt(square), rel=1e-3)
 
 
-def test_the_temperature_keeps_adams_own_momentum():
-    """The same two slopes, with b = 0.9."""
-    made = CrossQ(hidden_sizes=(4,))
+@pytest.mark.parametrize(("kind", "second"), [(CrossQ, 1.5), (XQC, 1.5), (SAC, 3.0)])
+def test_a_step_of_the_temperature(kind, second):
+    """Entropies 1 and 3 above their goal, at alpha = 1 and 0.5: slopes of alpha * excess by log
+    alpha are 1 and 1.5, of log alpha * excess 1 and 3; Adam's own momentum, b = 0.9."""
+    made = kind(hidden_sizes=(4,), learning_rate=1e-3, initial_temperature=1.0)
     learner = made.init(jax.random.key(0), SPEC)
-    for gradient in (jnp.float32(1.0), jnp.float32(3.0)):
-        log_temperature, state = made._adapt_temperature(learner, gradient)
-        learner = learner._replace(
-            extra={"log_temperature": log_temperature},
-            optimizers={**learner.optimizers, "temperature": state},
-        )
-    mean = (0.9 * 0.1 * 1 + 0.1 * 3) / (1 - 0.9**2)
-    square = (0.999 * 0.001 * 1 + 0.001 * 9) / (1 - 0.999**2)
-    expected = -1e-3 - 1e-3 * mean / np.sqrt(square)
-    assert float(learner.extra["log_temperature"]) == pytest.approx(expected, rel=1e-3)
+    _, state = made._adapt_temperature(learner, jnp.float32(1.0))
+    learner = learner._replace(
+        extra={"log_temperature": jnp.log(jnp.float32(0.5))},
+        optimizers={**learner.optimizers, "temperature": state},
+    )
+    after, _ = made._adapt_temperature(learner, jnp.float32(3.0))
+    mean = (0.9 * 0.1 * 1 + 0.1 * second) / (1 - 0.9**2)
+    square = (0.999 * 0.001 * 1 + 0.001 * second**2) / (1 - 0.999**2)
+    expected = np.log(0.5) - 1e-3 * mean / np.sqrt(square)
+    assert float(after) == pytest.approx(expected, abs=2e-6)
 
 
 def test_values_of_the_original_code():

@@ -91,13 +91,14 @@ class TestFields:
         learner, _ = jax.lax.scan(update, learner, (stacked, jnp.arange(3)))
         seen = random_batch(spec, 7, 64).observation
         action = traced.act(learner.policy, seen, jax.random.key(2), explore=True)
-        return learner, traced.distance(learner.policy, guide, seen), action
+        return learner, traced.distance_between(learner.policy, guide, seen), action
 
     def test_none_is_dead(self, algorithm):
         # Three updates are too few for the default period of hard targets; None is no number. What
         # forms of an algorithm set is set back.
         given = {
             "target_period": 2,
+            "learning_rate_steps": 100,
             "policy_learning_rate": 1e-3,
             "dropout": 0.1,
             "layer_norm": False,
@@ -136,7 +137,7 @@ class TestFields:
         learner, other = (made.init(jax.random.key(seed), spec) for seed in (0, 1))
         observation = random_batch(spec, 0).observation
         action = made.act(learner.policy, observation, jax.random.key(2), explore=True)
-        parts = [learner, made.distance(learner.policy, other.policy, observation), action]
+        parts = [learner, made.distance_between(learner.policy, other.policy, observation), action]
         if updated:
             mixed = other._replace(policy=learner.policy)
             batch = random_batch(spec, 0)

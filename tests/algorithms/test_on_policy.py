@@ -161,9 +161,9 @@ def test_stochastic_evaluation_depends_on_seed_and_step_only():
         lambda leaf: leaf[None], made.init(jax.random.key(0), EnvSpec.flat(4, 1)).policy
     )
     first, again = (Evaluator(lambda: make_env(ENVS["continuous"]), made, 0) for _ in range(2))
-    one = first.play(policy, [0], 3, 5, explore=True)
-    assert np.array_equal(one, again.play(policy, [0], 3, 5, explore=True))
-    assert not np.array_equal(one, again.play(policy, [0], 3, 6, explore=True))
+    one = first.play(policy, 3, 5, explore=True)
+    assert np.array_equal(one, again.play(policy, 3, 5, explore=True))
+    assert not np.array_equal(one, again.play(policy, 3, 6, explore=True))
 
 
 @pytest.mark.parametrize("algorithm", ON_POLICY)

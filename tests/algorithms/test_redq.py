@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import REDQ, SAC, DroQ
+from p3s.config import resolve
 from p3s.errors import UserError
 from p3s.networks import Dropout, Network, apply_mlp, apply_network, init_mlp, init_model
 from p3s.trees import pick
@@ -133,7 +134,7 @@ class TestDropout:
     def test_acting_and_distances_have_none(self):
         made = DroQ(hidden_sizes=(16,), dropout=0.5)
         policy = made.init(jax.random.key(0), SPEC).policy
-        assert np.array_equal(made.distance(policy, policy, BATCH.observation), np.zeros(7))
+        assert np.array_equal(made.distance_between(policy, policy, BATCH.observation), np.zeros(7))
         plain = DroQ(hidden_sizes=(16,), dropout=None)
         for explore in (False, True):
             ours, theirs = (
@@ -155,3 +156,17 @@ def test_only_the_values_have_layer_norm():
     learner = DroQ(hidden_sizes=(4,)).init(jax.random.key(0), SPEC)
     assert "scale" in learner.value.params[0]
     assert "scale" not in learner.policy.params[0]
+
+
+@pytest.mark.parametrize("kind", [REDQ, DroQ])
+def test_first_weights_are_bounded_by_observation_and_action_together(kind):
+    """Xavier's bound for 3 + 2 inputs and 995 units is sqrt(6/1000); for 2 inputs, sqrt(6/997)."""
+    assert (
+        resolve("Hopper-v5", "p3s", kind.name, "authors").algorithm.initialization == "xavier_joint"
+    )
+    learner = kind(hidden_sizes=(995,)).init(jax.random.key(0), SPEC)
+    weights = learner.value.params[0]["weight"]
+    assert weights.shape[1:] == (5, 995)
+    for inputs in (weights[:, :3], weights[:, 3:]):
+        assert float(jnp.abs(inputs).max()) == pytest.approx(np.sqrt(6 / 1000), rel=1e-3)
+        assert float(jnp.abs(inputs).max()) <= np.sqrt(6 / 1000) * 1.000001

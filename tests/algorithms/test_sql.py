@@ -169,7 +169,7 @@ class TestDistance:
 
     def test_zero_for_equal_and_growing_with_the_difference(self):
         distances = [
-            np.asarray(TINY.distance(LEARNER.policy, self.moved(shift), BATCH.observation))
+            np.asarray(TINY.distance_between(LEARNER.policy, self.moved(shift), BATCH.observation))
             for shift in (0.0, 0.1, 0.2, 0.4, 0.8)
         ]
         assert np.array_equal(distances[0], np.zeros(7))
@@ -185,7 +185,7 @@ class TestDistance:
 
         ours, theirs = deaf(LEARNER.policy), deaf(OTHER.policy)
         gap = numpy_actions(ours)[:, 0] - numpy_actions(theirs)[:, 0]
-        found = TINY.distance(ours, theirs, BATCH.observation)
+        found = TINY.distance_between(ours, theirs, BATCH.observation)
         np.testing.assert_allclose(found, 0.5 * (gap**2).sum(axis=1), rtol=1e-4, atol=1e-7)
 
     def test_few_noises_stand_for_all(self):
@@ -194,7 +194,7 @@ class TestDistance:
         z = np.linspace(-8, 8, 20_001)
         normal = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
         exact = np.trapezoid(0.5 * (np.tanh(0.3 * z) - np.tanh(z)) ** 2 * normal, z)
-        found = TINY.distance(narrow, wide, np.zeros((1, 1), np.float32))
+        found = TINY.distance_between(narrow, wide, np.zeros((1, 1), np.float32))
         assert float(found[0]) == pytest.approx(exact, rel=0.2)
 
     @pytest.mark.parametrize("size", [1, 2, 6])

@@ -144,6 +144,12 @@ class TestInitialization:
         assert 0.98 < float(jnp.abs(action).max()) / np.sqrt(6 / 402) <= 1
         assert float(jnp.abs(first["bias"]).max()) == float(jnp.abs(second["bias"]).max()) == 0
 
+    def test_joint_xavier_has_one_fan_in(self):
+        first, second = init_mlp(jax.random.key(0), [3, 2], [400], 1, "xavier_joint")
+        for part in (first["weight"][:3], first["weight"][3:]):
+            assert 0.98 < float(jnp.abs(part).max()) / np.sqrt(6 / 405) <= 1
+        assert float(jnp.abs(first["bias"]).max()) == float(jnp.abs(second["bias"]).max()) == 0
+
     def test_targets_start(self):
         for start, equal in (("online", True), ("independent", False)):
             learner = TD3(hidden_sizes=(8,), targets_start=start).init(jax.random.key(0), SPEC)

@@ -11,7 +11,9 @@ from p3s.algorithms import XQC
 from p3s.algorithms.parts.bins import bin_values, cross_entropy, mean_return, share_out
 from p3s.algorithms.parts.joint_batch import joint_pass
 from p3s.algorithms.parts.squashed_gaussian import gaussian, gaussian_of, squashed_sample
-from p3s.config import resolve
+from p3s.cli.train import parse_train
+from p3s.config import Config, resolve
+from p3s.learning.learners import update_learners
 from p3s.networks import apply_network, part, train_network
 from p3s.policy import Policy
 from p3s.presets import xqc_discount
@@ -173,6 +175,58 @@ def test_the_step_size_falls_in_a_line():
         params, state, _, _ = made.minimize(lambda x: (x, (x, None)), params, state)
         sizes.append(before - float(params))
     assert sizes == pytest.approx([0.1, 0.0775, 0.055, 0.0325, 0.01, 0.01], rel=1e-3)
+
+
+def test_the_policys_statistics_move_at_every_update():
+    """From mean 0 three passes over the same states: 1 - 0.99³ of their mean."""
+    made = XQC(hidden_sizes=(4,), num_bins=5)
+    learners = jax.tree.map(lambda leaf: leaf[None], made.init(jax.random.key(0), SPEC))
+    batches = jax.tree.map(lambda leaf: leaf[None], BATCH)
+    guide = Guide(pick(learners, 0).policy, jnp.zeros(1))
+    start = learners.policy.params
+    for with_policy in (False, False, True):
+        before = learners.policy.params["layers"]
+        learners, _ = update_learners(
+            made, learners, batches, guide, KEY, jnp.arange(1), with_policy
+        )
+        trained = zip(leaves(before), leaves(learners.policy.params["layers"]), strict=True)
+        assert all(np.array_equal(*pair) for pair in trained) is not with_policy
+    running = learners.policy.params["norms"][0]["running"].value
+    expected = (1 - 0.99**3) * BATCH.observation.mean(axis=0)
+    np.testing.assert_allclose(running["mean"][0], expected, rtol=1e-4)
+    assert not np.any(start["norms"][0]["running"].value["mean"])
+
+
+class TestDecay:
+    """By default the step size falls over the updates of the run: two per environment step."""
+
+    @pytest.mark.parametrize("scheme", ["single", "p3s", "sharing"])
+    def test_it_ends_with_the_run(self, scheme):
+        made = resolve("Hopper-v5", scheme, "xqc", steps=10_000).algorithm
+        assert made.learning_rate_steps == 20_000
+        sizes = [float(made.step_size(count)) for count in (0, 10_000, 20_000, 30_000)]
+        assert sizes == pytest.approx([3e-4, 1.65e-4, 3e-5, 3e-5])
+
+    def test_it_follows_the_updates_per_step(self):
+        config = resolve("Hopper-v5", "single", "xqc", steps=10_000, updates_per_step=1)
+        assert config.algorithm.learning_rate_steps == 10_000
+        assert resolve("Hopper-v5", "single", "xqc").algorithm.learning_rate_steps == 2_000_000
+        assert resolve("Hopper-v5", "erl", "xqc", steps=700).algorithm.learning_rate_steps == 700
+
+    def test_it_follows_the_command_line(self):
+        words = ["Hopper-v5", "--scheme", "single", "--algorithm", "xqc", "--steps", "3000"]
+        config, _ = parse_train(words)
+        assert config.algorithm.learning_rate_steps == 6000
+        config, _ = parse_train([*words, "--learning-rate-steps", "50"])
+        assert config.algorithm.learning_rate_steps == 50
+
+    def test_a_longer_resumed_run_keeps_it(self):
+        record = resolve("Hopper-v5", "single", "xqc", steps=10_000).to_json()
+        longer = Config.from_json({**record, "steps": 90_000})
+        assert longer.settled().algorithm.learning_rate_steps == 20_000
+
+    def test_without_a_run_nothing_falls(self):
+        assert XQC().step_size == 3e-4
 
 
 def test_values_of_the_original_code():

@@ -113,7 +113,8 @@ class TestEveryCombination:
     def test_review(self, scheme, algorithm, network, begun):
         made, spec, state = begun(scheme, algorithm, network)
         state = state._replace(learners=moved(state.learners, 0.1))
-        returns = np.arange(made.num_envs * 2.0).reshape(-1, 2)  # the last learner is the best
+        # The last learner is the best.
+        returns = np.arange(made.num_envs * made.num_recent * 1.0).reshape(made.num_envs, -1)
         seen = random_batch(spec, 2, 16).observation
         (after, review), (again, _) = (
             made.review(state, returns, seen, np.random.default_rng(0)) for _ in range(2)

@@ -79,7 +79,7 @@ class TestBandit:
         assert choose_arm(outcomes, np.random.default_rng(3)) == np.argmax(rates)
 
     def test_reviews(self):
-        scheme = DvD(algorithm=TINY, num_learners=2, bandit_memory=10)
+        scheme = DvD(algorithm=TINY, num_learners=2, bandit_memory=10, recent_episodes=1)
         state, rng = scheme.init(jax.random.key(0), SPEC), np.random.default_rng(1)
         assert int(state.arm) == 1
         found, arms = [], [1]
@@ -98,6 +98,22 @@ class TestBandit:
         np.testing.assert_allclose(state.outcomes, expected, rtol=1e-6)
         assert float(state.best_return) == 6
         assert int(state.num_chosen) == 3
+
+    def test_only_returns_since_the_last_choice_count(self):
+        """Learner 1 plays 10, 20, then 12: it fell from a mean of 15 to 12, though its last two
+        returns have a mean of 16. Then learner 0 plays 19, learner 1 18, and nobody anything."""
+        scheme = DvD(algorithm=TINY, num_learners=2, recent_episodes=2)
+        state, rng, found = scheme.init(jax.random.key(0), SPEC), np.random.default_rng(0), []
+        for windows in (
+            [[np.nan, np.nan], [10.0, 20.0]],
+            [[np.nan, np.nan], [20.0, 12.0]],
+            [[np.nan, 19.0], [20.0, 12.0]],
+            [[np.nan, 19.0], [12.0, 18.0]],
+            [[np.nan, 19.0], [12.0, 18.0]],
+        ):
+            state, review = scheme.review(state, np.array(windows), np.zeros((1, 2)), rng)
+            found.append((review["rose"], float(state.best_return)))
+        assert found == [(None, 15.0), (False, 12.0), (True, 19.0), (False, 18.0), (None, 18.0)]
 
 
 class TestTerm:

@@ -160,3 +160,13 @@ def test_presets_agree(preset):
     assert (scheme.num_learners, scheme.champion_rate, scheme._elites) == (5, 0.1, 2)
     assert (scheme.sampling, scheme.elite_weights) == ("independent", "log")
     assert (scheme.variance_estimate, scheme.damping) == ("cem_rl", 1e-3)
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors", "recommended"])
+def test_values_of_the_original_run_script(preset):
+    found = {}
+    for family in ("Humanoid", "Ant", "Walker2d", "Swimmer"):
+        scheme = resolve(f"{family}-v5", "evorainbow", preset=preset).scheme
+        found[family] = (scheme.damping, scheme.final_damping, scheme.champion_rate)
+    assert found.pop("Humanoid") == (0.1, 1e-5, 0.0)
+    assert set(found.values()) == {(1e-3, 1e-5, 0.1)}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
+from p3s.experience.returns import NONE
 from p3s.schemes import PB2
 from p3s.schemes.pb2 import (
     GRID,
@@ -111,14 +112,16 @@ class TestHistory:
         shape = (learners, memory)
         none = np.zeros(shape, np.float32)
         start, since = np.zeros(learners, np.float32), np.zeros(learners, np.int32)
-        return History(np.zeros(shape, np.int32), none[..., None], none, none, start, since)
+        returns = np.full((learners, 1), NONE, np.float32)
+        times = np.zeros(shape, np.int32)
+        return History(times, none[..., None], none, none, start, since, returns)
 
     def test_gains_count_from_the_last_known_mean(self):
         positions = np.array([[0.25], [0.5]])
         history = self.empty(2)
         for review, means in enumerate([(1.0, np.nan), (4.0, 2.0), (np.nan, 5.0), (8.0, 6.0)], 1):
             history = note_gains(history, positions, np.array(means), review)
-            history = start_over(history, np.array(means), review)
+            history = start_over(history, np.array(means), np.arange(2), review)
         assert history.times.tolist() == [[2, 4], [3, 4]]
         assert history.gains.tolist() == [[3, 2], [3, 1]]  # 8 - 4 took two reviews
         assert history.before.tolist() == [[1, 4], [2, 5]]
@@ -170,7 +173,12 @@ class TestReview:
 
     def reviewed(self, seed: int = 0, **fields):
         scheme = PB2(
-            algorithm=TINY, num_learners=4, learners_start="independent", memory=3, **fields
+            algorithm=TINY,
+            num_learners=4,
+            learners_start="independent",
+            memory=3,
+            recent_episodes=1,
+            **fields,
         )
         state, reviews = scheme.init(jax.random.key(0), SPEC), []
         for round_ in range(3):
@@ -194,6 +202,29 @@ class TestReview:
         assert gains[:, 1:].tolist() == [[1, 1], [2, 2], [-3, -6], [3, 3]]
         assert int(state.num_reviews) == 3
 
+    def test_gains_are_those_of_the_episodes_between_reviews(self):
+        """Learner 3 plays 10 and 30, then 50: a gain of 50 - 20. Learner 2 copies it, plays 60, and
+        has gained 10; from the mean of 30 and 50 it would be 20."""
+        scheme = PB2(algorithm=TINY, num_learners=4, memory=3, recent_episodes=2)
+        state, none = scheme.init(jax.random.key(0), SPEC), np.nan
+        for round_, (second, third) in enumerate(
+            [
+                ([none, none], [10.0, 30.0]),
+                ([none, 5.0], [30.0, 50.0]),
+                ([none, 60.0], [50.0, 40.0]),
+            ]
+        ):
+            windows = np.array([[none, none], [none, 8.0], second, third])
+            rng = np.random.default_rng(round_)
+            state, review = scheme.review(state, windows, np.zeros((1, 2)), rng)
+            if round_ == 1:
+                assert review["copies"] == [[3, 2]]
+        gains, before = np.asarray(state.history.gains), np.asarray(state.history.before)
+        assert gains[2].tolist() == [0, 0, 10]
+        assert before[2].tolist() == [0, 0, 50]
+        assert gains[3].tolist() == [0, 30, -10]
+        assert before[3].tolist() == [0, 20, 50]
+
     def test_draws_come_from_the_given_stream_alone(self):
         (_, one, _), (_, same, _), (_, other, _) = (self.reviewed(seed) for seed in (0, 0, 9))
         assert jax.tree.all(jax.tree.map(np.array_equal, one, same))
@@ -212,7 +243,7 @@ def test_a_value_that_pays_is_found():
     """Gains fall off from learning rate 1e-3 on both sides; chosen ones come to lie there."""
     scheme = PB2(
         algorithm=TINY, num_learners=8, perturbed=("learning_rate",), lower_bounds=(1e-5,),
-        upper_bounds=(1e-1,), optimism=0.05,
+        upper_bounds=(1e-1,), optimism=0.05, recent_episodes=1,
     )  # fmt: skip
     state, means, chosen = scheme.init(jax.random.key(1), SPEC), np.zeros(8), []
     for number in range(15):

@@ -8,7 +8,7 @@ use the fields only arithmetically, so that a scheme may replace one by a traced
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import jax
 
@@ -35,6 +35,10 @@ class Algorithm:
 
     normalize_observations: bool = False
     """Scale observations to mean 0 and standard deviation 1, by running statistics."""
+
+    def for_run(self, num_updates: int) -> Self:
+        """The algorithm for a run of so many updates of a learner; a value that is given stays."""
+        return self
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         """A new learner with random parameters."""
@@ -66,11 +70,15 @@ class Algorithm:
         """One gradient step of the policy on the augmented loss (eq. 1), then of the targets."""
         raise NotImplementedError
 
+    def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:
+        """What becomes of the policy in an update without a policy step; only what it carries."""
+        return learner
+
     def follow_targets(self, learner: Learner) -> Learner:
         """Move the targets that follow at policy steps; others follow in `value_step`."""
         return learner
 
-    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+    def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         """D(policy, other) at each observation of a batch, (batch,); both in evaluation mode."""
         raise NotImplementedError
 

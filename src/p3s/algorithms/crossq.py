@@ -6,7 +6,7 @@
                   minimize sum_j ½ mean (y - q_j)²
     policy step   at every third update: a ~ pi(s), pi in training mode
                   minimize mean(alpha log pi(a|s) - min_j Q_j(s, a)) + weight * KL(pi ‖ guide)
-                  with Q in evaluation mode;  minimize log alpha * (entropy of pi - target entropy)
+                  with Q in evaluation mode;  minimize alpha * (entropy of pi - target entropy)
 
 All networks have batch renormalization (`networks/batch_renorm.py`). Without targets that lag
 behind, Q follows the rewards faster, so that one update per step is enough. Adam keeps less of
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ class CrossQ(SoftGaussian):
     """Soft actor-critic with batch normalization and without targets."""
 
     name: ClassVar[str] = "crossq"
+    temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "alpha"
 
     learning_rate: Positive = 1e-3
     """Adam's step size."""
@@ -85,4 +86,5 @@ class CrossQ(SoftGaussian):
             temperature=temperature(learner),
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
+            distance_of=self.distance_of,
         )

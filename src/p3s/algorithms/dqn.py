@@ -206,7 +206,7 @@ class DQN(WithTargets):
         counts = {"num_updates": count}
         return Learner(policy, {}, {"policy": targets}, {"policy": state}, counts), metrics
 
-    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+    def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         values, others = (
             all_q_values(params["layers"], observation, self.dueling) / self.boltzmann_temperature
             for params in (policy, other)

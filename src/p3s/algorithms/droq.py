@@ -43,5 +43,6 @@ class DroQ(SAC):
     """What the policy climbs: as targets do, or the mean of all value networks."""
     policy_period: Count = 20
     """Value updates per policy update."""
-    initialization: Initialization = "xavier"
-    """Initial weights: Xavier with zero biases (REDQ's code), or U(±1/√fan_in)."""
+    initialization: Initialization = "xavier_joint"
+    """Initial weights: Xavier with zero biases, by the fan-in of all inputs together (REDQ's
+    code) or of each input (xavier), or U(±1/√fan_in)."""

@@ -61,7 +61,8 @@ class OffPolicy(Algorithm):
     discount_factor: Share = 0.99
     """Discount factor (γ)."""
     initialization: Initialization = "fan_in"
-    """Initial weights: U(±1/√fan_in) (TD3's code), or Xavier with zero biases (authors)."""
+    """Initial weights: U(±1/√fan_in) (TD3's code), or Xavier with zero biases, by the fan-in of
+    each input (xavier, authors) or of all inputs together (xavier_joint, REDQ's code)."""
     activation: Activation = "relu"
     """Activation between the layers of every network."""
     layer_norm: bool = False

@@ -120,4 +120,5 @@ class SAC(SoftGaussian, SoftActorCritic):
             temperature=temperature(learner),
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
+            distance_of=self.distance_of,
         )

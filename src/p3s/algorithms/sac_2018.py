@@ -106,6 +106,7 @@ class SAC2018(GaussianActorCritic, WithTargets):
             temperature=self.temperature,
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
+            distance_of=self.distance_of,
         )
         policy, state, loss, (entropy, distance) = self.minimize_policy(loss_of, learner, guide)
         optimizers = {**learner.optimizers, "policy": state}

@@ -143,7 +143,7 @@ class SACDiscrete(SoftActorCritic):
         num_actions = jax.eval_shape(apply_network, learner.policy, seen).shape[-1]
         return self.target_entropy * jnp.log(float(num_actions))
 
-    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+    def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         return categorical_kl(policy_logits(policy, observation), policy_logits(other, observation))
 
     def action_value(

@@ -254,7 +254,7 @@ class SQL(ActorCritic, WithTargets):
         optimizers = {**learner.optimizers, "policy": state}
         return learner._replace(policy=policy, optimizers=optimizers), metrics
 
-    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+    def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         points = quasi_normal_noise(NUM_DISTANCE_NOISES, _noise_size(policy))
         noise = jnp.broadcast_to(points, (*_batch_shape(policy, observation), *points.shape))
         return coupled_distance(

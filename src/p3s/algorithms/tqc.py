@@ -112,6 +112,7 @@ class TQC(SoftGaussian, SoftActorCritic):
             temperature=temperature(learner),
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
+            distance_of=self.distance_of,
         )
 
     def action_value(

@@ -10,12 +10,14 @@ of the return over bins z_1 ... z_K (`parts/bins.py`); Q_j is its mean.
                   y_k = r + discount * gamma * (z_k - alpha log pi(a'|s'));  p = p' at y_k, in bins
                   minimize sum_j mean H(p, Q_j(s, a)), from the same kind of pass
                   targets <- (1 - tau) targets + tau online
-    policy step   at every third update: a ~ pi(s), pi in training mode
+    policy        a pass in training mode over s at every update, which moves its statistics
+    policy step   at every third update: a ~ pi(s) from that pass
                   minimize mean(alpha log pi(a|s) - min_j Q_j(s, a)) + weight * KL(pi ‖ guide)
-                  with Q in evaluation mode;  minimize log alpha * (entropy of pi - target entropy)
+                  with Q in evaluation mode;  minimize alpha * (entropy of pi - target entropy)
 
 Rewards are divided by the standard deviation of the discounted return, so that returns fit the
-bins (`experience/reward_scale.py`). Adam's step size falls in a line.
+bins (`experience/reward_scale.py`). Adam's step size falls in a line over the run's updates. Each
+optimizer counts its own steps, so that the policy's falls a third as far, as in the authors' code.
 
 Differs from the authors' code (danielpalenicek/xqc) in: Qs of four layers of 256 instead of 512,
 which cost a third; initial weights, of which only the directions count; bounds of log std and the
@@ -25,9 +27,9 @@ and discount factor by the length of episodes are in the presets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +43,7 @@ from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
 from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
 from p3s.field_types import Bounds, Count, Positive, Share, Sizes
-from p3s.networks import apply_network
+from p3s.networks import apply_network, train_network
 from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 
 
@@ -58,6 +60,7 @@ class XQC(SoftGaussian, SoftActorCritic):
     """Soft actor-critic with binned returns, batch normalization and unit weights."""
 
     name: ClassVar[str] = "xqc"
+    temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "alpha"
 
     hidden_sizes: Sizes = (256, 256, 256, 256)
     """Widths of the hidden layers of every network."""
@@ -77,13 +80,23 @@ class XQC(SoftGaussian, SoftActorCritic):
     """Bins reach from minus this to this, in units of normalized rewards."""
     learning_rate_end: Share = 0.1
     """Share of every step size that is left in the end."""
-    learning_rate_steps: Count = 2_000_000
-    """Steps of an optimizer from start to end."""
+    learning_rate_steps: Count | None = None
+    """Steps of an optimizer from start to end; None: the updates of the run, by its `steps`.
+    Outside of a run the step size then stays as it is."""
+
+    def for_run(self, num_updates: int) -> Self:
+        if self.learning_rate_steps is not None:
+            return self
+        return replace(self, learning_rate_steps=num_updates)
 
     @property
     def step_size(self) -> optax.ScalarOrSchedule:
+        if self.learning_rate_steps is None:
+            return self.learning_rate
+        steps = self.learning_rate_steps
+
         def falling(count: ArrayLike) -> jax.Array:
-            done = jnp.minimum(jnp.asarray(count) / self.learning_rate_steps, 1.0)
+            done = jnp.minimum(jnp.asarray(count) / steps, 1.0)
             return self.learning_rate * (1.0 - done * (1.0 - self.learning_rate_end))
 
         return falling
@@ -129,7 +142,12 @@ class XQC(SoftGaussian, SoftActorCritic):
             temperature=temperature(learner),
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
+            distance_of=self.distance_of,
         )
+
+    def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:
+        _, policy = train_network(learner.policy, batch.observation)
+        return learner._replace(policy=policy)
 
     def action_value(
         self, learner: Learner, observation: jax.Array, action: jax.Array

@@ -67,6 +67,8 @@ def update_learners(
             pull = Guide(guide.policy, weight, term)
             learner, more = one.policy_step(learner, batch, pull, policy_key)
             metrics = {**metrics, **more}
+        else:
+            learner = one.between_policy_steps(learner, batch)
         return learner, metrics
 
     learner_keys = keys.per_learner(key, indices)
@@ -113,13 +115,15 @@ def distances(
     algorithm: Algorithm, policies: Params, other: Params, observations: jax.Array
 ) -> jax.Array:
     """Mean distance over a batch of each policy to one common policy, (learners,)."""
-    return jax.vmap(lambda policy: algorithm.distance(policy, other, observations).mean())(policies)
+    return jax.vmap(lambda policy: algorithm.distance_between(policy, other, observations).mean())(
+        policies
+    )
 
 
 def pairwise_distances(
     algorithm: Algorithm, policies: Params, others: Params, observations: jax.Array
 ) -> jax.Array:
     """Mean distance over a batch of each policy to its own counterpart, (learners,)."""
-    return jax.vmap(lambda policy, other: algorithm.distance(policy, other, observations).mean())(
-        policies, others
-    )
+    return jax.vmap(
+        lambda policy, other: algorithm.distance_between(policy, other, observations).mean()
+    )(policies, others)

@@ -2,8 +2,9 @@
 
 Whether an update includes a policy step is static, so a stretch of updates is compiled for its
 pattern, such as (value only, with policy). Leaves that a stretch does not change bypass it
-(`Stretch`): the guide, which only the chief changes, and, in value updates, the policies. So
-acting need not wait for a value update. Runs of the same scheme in one process share programs.
+(`Stretch`): the guide, which only the chief changes, and, in value updates, what is trained of the
+policies. So acting need not wait for a value update, unless running statistics move in it (`xqc`).
+Runs of the same scheme in one process share programs.
 """
 
 from __future__ import annotations

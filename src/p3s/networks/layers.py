@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.products import Precision, product
 
-Initialization = Literal["fan_in", "xavier"]
+Initialization = Literal["fan_in", "xavier", "xavier_joint"]
 Activation = Literal["relu", "tanh", "elu", "leaky_relu", "gelu", "silu"]
 Layers = list[dict[str, jax.Array]]
 Shape = tuple[int, ...]
@@ -40,14 +40,16 @@ def init_mlp(
 
     fan_in: weights and biases U(±1/sqrt(fan_in)), as in TD3's code.
     xavier: weights U(±sqrt(6/(fan_in + fan_out))), zero biases; each input of the first layer
-    counts its own fan-in, as if it had its own matrix (the authors' P3S code).
+    counts its own fan-in, as if it had its own matrix (the authors' P3S code, Haarnoja's codes).
+    xavier_joint: the same with one fan-in for all inputs together (REDQ's code).
     """
     sizes = [sum(input_sizes), *hidden_sizes, output_size]
     layers = []
     for index, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         weight_key, bias_key = jax.random.split(jax.random.fold_in(key, index))
-        if initialization == "xavier":
-            parts = input_sizes if index == 0 else [fan_in]
+        if initialization in ("xavier", "xavier_joint"):
+            own = index == 0 and initialization == "xavier"
+            parts = input_sizes if own else [fan_in]
             bounds = np.repeat([np.sqrt(6 / (part + fan_out)) for part in parts], parts)
             bias_bound = 0.0
         else:

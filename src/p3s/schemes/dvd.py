@@ -5,7 +5,8 @@
         K_ij = exp(-mean_s ‖a_i(s) - a_j(s)‖² / 2 width²),  plus a little on the diagonal
         with the noiseless actions a_i at probing states s of the replay
     every M own steps, the chief
-        counts for the lambda in force whether the best mean return has risen
+        counts for the lambda in force whether the best mean return has risen, of the episodes
+        finished since it was chosen, over that of those before
         draws a success rate of each lambda from its Beta distribution, and takes the highest
 
 log det K is 0 where all act differently and falls without bound, but for the diagonal, as two
@@ -13,7 +14,8 @@ policies become one. A term whose gradient is not finite is left out.
 
 Differs from the authors in: every learner has its own value functions and there is one replay;
 squares are averaged over states, so that `kernel_width` does not depend on their number; outcomes
-of the bandit fade, where theirs has a window.
+of the bandit fade, where theirs has a window; a rise is one over the review before, where theirs
+is one over the best of five.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
+from p3s.experience.returns import NONE, new_returns, noted
 from p3s.field_types import Count, Decay, Positive
 from p3s.learning.learners import Coupling, update_learners
 from p3s.schemes.base import StepScheme
@@ -45,7 +48,9 @@ class DvDState(NamedTuple):
     outcomes: jax.Array
     """For each weight how often the best return fell and rose while it was in force, fading."""
     best_return: jax.Array
-    """Best mean return when the weight was chosen."""
+    """Best mean return before the weight was chosen."""
+    returns: jax.Array
+    """Recent returns when the weight was chosen, (learners, E_r); `noted`."""
     num_chosen: jax.Array
     """How often a weight was chosen."""
 
@@ -115,6 +120,7 @@ class DvD(StepScheme):
             arm=jnp.int32(count - 1),
             outcomes=jnp.zeros((count, 2), jnp.float32),
             best_return=jnp.float32(0.0),
+            returns=jnp.full((self.num_learners, self.num_recent), NONE, jnp.float32),
             num_chosen=jnp.int32(0),
         )
 
@@ -163,25 +169,24 @@ class DvD(StepScheme):
         observations: np.ndarray,
         rng: np.random.Generator,
     ) -> tuple[DvDState, dict[str, Any]]:
-        best, arm = self.best(recent_returns), int(state.arm)
-        outcomes, rose = np.array(state.outcomes, float), None
-        if best is not None:
-            latest, before = np.float32(chief.mean_returns(recent_returns)[best]), state.best_return
-            first = int(state.num_chosen) == 0
-            if not first and latest != before:
-                rose = bool(latest > before)
+        arm, outcomes, rose = int(state.arm), np.array(state.outcomes, float), None
+        since = new_returns(np.asarray(state.returns), recent_returns)
+        # Without a new return there is nothing to learn, and the weight stays.
+        if (leader := chief.best_learner(since)) is not None:
+            latest = np.float32(chief.mean_returns(since)[leader])
+            if int(state.num_chosen) > 0:
+                rose = bool(latest > state.best_return)
                 outcomes = count_outcome(outcomes, arm, rose, self.bandit_memory)
-            # Without a new return there is nothing to learn, and the weight stays.
-            if first or rose is not None:
-                arm = choose_arm(outcomes, rng)
-                state = state._replace(
-                    arm=jnp.int32(arm),
-                    outcomes=jnp.asarray(outcomes, jnp.float32),
-                    best_return=jnp.float32(latest),
-                    num_chosen=state.num_chosen + 1,
-                )
+            arm = choose_arm(outcomes, rng)
+            state = state._replace(
+                arm=jnp.int32(arm),
+                outcomes=jnp.asarray(outcomes, jnp.float32),
+                best_return=jnp.float32(latest),
+                returns=jnp.asarray(noted(recent_returns)),
+                num_chosen=state.num_chosen + 1,
+            )
         return state, {
-            "best": best,
+            "best": self.best(recent_returns),
             "diversity_weight": self.diversity_weights[arm],
             "rose": rose,
             "outcomes": outcomes.tolist(),

@@ -2,8 +2,10 @@
 
     every step:   as in PBT
     every M own steps, the chief
-        notes for each learner (review t, mean return before, own values x, gain in mean return)
-        ranks the learners, and lets the worst copy the best, as in PBT
+        notes for each learner (review t, mean return before, own values x, gain in mean return),
+            by means over the episodes finished since the review before
+        ranks the learners, and lets the worst copy the best, as in PBT; a copy's next gain counts
+            from the mean of the learner that it copied, by the same episodes
         fits a Gaussian process to the gains, whose kernel fades with time:
             k = exp(-‖z - z'‖² / 2 l²) (1 - eps)^(|t - t'| / 2),   z = (x, mean return before)
         gives each copy, one after the other, the values within the bounds that maximize
@@ -28,8 +30,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from p3s import chief
 from p3s.errors import UserError
+from p3s.experience.returns import NONE, new_returns, noted
 from p3s.field_types import Count, NonNegative, check_fields
+from p3s.schemes.base import Decision
 from p3s.schemes.pbt import WITH_HORIZON, WithOwnFields, perturb
 from p3s.types import EnvSpec, Learner
 
@@ -81,6 +86,8 @@ class History(NamedTuple):
     """Mean return that the next gain counts from, (learners,)."""
     since: Any
     """Review at which that was measured, (learners,); 0: never."""
+    returns: Any
+    """Recent returns at the latest review, (learners, E_r); `noted`."""
 
 
 class PB2State(NamedTuple):
@@ -170,13 +177,22 @@ def note_gains(history: History, positions: np.ndarray, means: np.ndarray, revie
     )
 
 
-def start_over(history: History, means: np.ndarray, review: int) -> History:
-    """The history whose next gains count from these means, where they are known."""
+def start_over(history: History, means: np.ndarray, sources: np.ndarray, review: int) -> History:
+    """The history whose next gains count from these means, where they are known.
+
+    sources: whom each learner continues from; a copy's gain counts from its source's mean.
+    """
     known = ~np.isnan(means)
     return history._replace(
-        start=np.where(known, means, history.start).astype(np.float32),
-        since=np.where(known, review, history.since).astype(np.int32),
+        start=np.where(known, means, history.start).astype(np.float32)[sources],
+        since=np.where(known, review, history.since).astype(np.int32)[sources],
     )
+
+
+def note_returns(history: History, recent_returns: np.ndarray, sources: np.ndarray) -> History:
+    """The history with the returns so far; those of copies are forgotten."""
+    moved = sources != np.arange(len(sources))
+    return history._replace(returns=noted(np.where(moved[:, None], np.nan, recent_returns)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +266,7 @@ class PB2(WithOwnFields):
             gains=jnp.zeros(shape, jnp.float32),
             start=jnp.zeros(self.num_learners, jnp.float32),
             since=jnp.zeros(self.num_learners, jnp.int32),
+            returns=jnp.full((self.num_learners, self.num_recent), NONE, jnp.float32),
         )
         plain = super().init(key, spec)._asdict()
         return PB2State(**plain, history=history, num_reviews=jnp.int32(0))
@@ -257,6 +274,13 @@ class PB2(WithOwnFields):
     def report(self, state: PB2State, observations: np.ndarray) -> dict[str, Any]:
         more = {"history": state.history, "num_reviews": state.num_reviews}
         return {**super().report(state, observations), **more}
+
+    def decide(
+        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    ) -> Decision:
+        if self.best(recent_returns) is not None:
+            report = {**report, "recent_returns": recent_returns}
+        return super().decide(report, recent_returns, rng)
 
     def explore(
         self,
@@ -269,10 +293,13 @@ class PB2(WithOwnFields):
         positions = np.stack(
             [self.position_of(name, own_fields[name]) for name in self.perturbed], axis=-1
         )
-        history = note_gains(report["history"], positions, means, review)
+        history, recent_returns = report["history"], report["recent_returns"]
+        latest = chief.mean_returns(new_returns(history.returns, recent_returns))
+        history = note_gains(history, positions, latest, review)
+        history = start_over(history, latest, sources, review)
         moved = np.flatnonzero(sources != np.arange(len(sources)))
-        means = means[sources]
-        chosen, about = self._choose(history, positions[sources], means, moved, review, rng)
+        before = np.where(history.since > 0, history.start, np.nan)
+        chosen, about = self._choose(history, positions[sources], before, moved, review, rng)
         for index, name in enumerate(self.perturbed):
             low, high = self.bounds_of(name)
             values = np.array(own_fields[name])
@@ -281,7 +308,7 @@ class PB2(WithOwnFields):
             own_fields[name] = values
         after = {
             "own_fields": own_fields,
-            "history": start_over(history, means, review),
+            "history": note_returns(history, recent_returns, sources),
             "num_reviews": np.int32(review),
         }
         return after, about

@@ -174,7 +174,7 @@ class DeterministicPolicy(ActorCritic):
         learner = learner._replace(policy=policy, optimizers=optimizers)
         return self.follow_targets(learner), {"policy_loss": loss, "guide_distance": distance}
 
-    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+    def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         return squared_distance(
             deterministic_action(policy, observation),
             deterministic_action(other, observation),

@@ -2,21 +2,22 @@
 
     value step    minimize sum_j ½ mean (y - Q_j(s, a))²;  targets <- (1 - tau) targets + tau online
     policy step   minimize the soft policy loss + weight * KL(pi ‖ guide)
-                  minimize log alpha * (entropy of pi - target entropy)
+                  minimize log alpha * (entropy of pi - target entropy), or alpha * (the same)
 
     LearnedTemperature   the policy step; `crossq` has it without targets
     SoftActorCritic      with targets: `sac` and its forms, `tqc`, `xqc`, `sac_discrete`
 
 alpha grows while the policy is less random than its target entropy and shrinks otherwise (Haarnoja
-et al. 2018b, Section 5). Differs from the text in one respect that has become common: the loss is
-linear in log alpha instead of in alpha, so that a step does not shrink with alpha.
+et al. 2018b, Section 5). What is learned is log alpha. In the text, and in the codes of CrossQ and
+XQC, the loss is linear in alpha, so that its gradient shrinks with alpha; in those of REDQ, TQC and
+Stable-Baselines3 it is linear in log alpha. Each algorithm has the form of its own code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,9 @@ ADAM_MOMENTUM = 0.9
 @dataclass(frozen=True, kw_only=True)
 class LearnedTemperature(ActorCritic):
     """Base of all soft actor-critics but the first, which differ in how Q is learned."""
+
+    temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "log_alpha"
+    """What the entropy above its goal is multiplied by in the loss of the temperature."""
 
     num_values: Critics = 2
     """Value networks; the smallest estimate counts, for targets and policy."""
@@ -91,8 +95,10 @@ class LearnedTemperature(ActorCritic):
         )
         return learner, metrics
 
-    def _adapt_temperature(self, learner: Learner, gradient: jax.Array) -> tuple[Params, Params]:
-        """One step of log alpha; the gradient of its loss is the entropy above its goal."""
+    def _adapt_temperature(self, learner: Learner, excess: jax.Array) -> tuple[Params, Params]:
+        """One step of log alpha, by the entropy above its goal."""
+        linear = self.temperature_loss == "alpha"
+        gradient = temperature(learner) * excess if linear else excess
         updates, state = self.adam(ADAM_MOMENTUM).update(
             gradient, learner.optimizers["temperature"]
         )

@@ -3,7 +3,9 @@
     u = mean(s) + std(s) * noise,  a = tanh(u)
     log pi(a|s) = log N(u; mean, std²) - sum log(1 - tanh²(u))
 
-D is KL(pi ‖ guide) between the Gaussians before squashing. tanh is one-to-one and the same for
+D is KL(pi ‖ guide), or with `distance` "action" half the squared distance between the noiseless
+actions, averaged over dimensions, which is TD3's distance and has its unit. The KL is that between
+the Gaussians before squashing. tanh is one-to-one and the same for
 both, so the change of variables cancels in the ratio of the densities: this equals the KL between
 the squashed distributions, and it has a closed form.
 
@@ -68,6 +70,14 @@ def gaussian_kl(ours: Gaussian, other: Gaussian) -> jax.Array:
     return terms.sum(axis=-1)
 
 
+def noiseless_distance(ours: Gaussian, other: Gaussian) -> jax.Array:
+    """½ mean over action dimensions of (tanh mean - tanh other mean)²."""
+    return 0.5 * jnp.mean((jnp.tanh(ours.mean) - jnp.tanh(other.mean)) ** 2, axis=-1)
+
+
+DISTANCES = {"kl": gaussian_kl, "action": noiseless_distance}
+
+
 def policy_loss(
     policy: Model,
     estimate: Callable[[jax.Array, jax.Array], jax.Array],
@@ -76,8 +86,9 @@ def policy_loss(
     temperature: jax.Array | float,
     guide: Gaussian,
     weight: jax.Array,
+    distance_of: Callable[[Gaussian, Gaussian], jax.Array] = gaussian_kl,
 ) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
-    """mean(alpha log pi(a|s) - Q(s, a) + weight KL), with mean entropy and mean KL.
+    """mean(alpha log pi(a|s) - Q(s, a) + weight D), with mean entropy and mean D.
 
     estimate: Q(s, a) from the value networks, the smallest in SAC.
     """
@@ -85,7 +96,7 @@ def policy_loss(
     ours = gaussian_of(outputs)
     action, log_density = squashed_sample(ours, noise)
     value = estimate(observation, action)
-    distance = gaussian_kl(ours, guide).mean()
+    distance = distance_of(ours, guide).mean()
     loss = jnp.mean(temperature * log_density - value) + weight * distance
     return loss, (after, (-log_density.mean(), distance))
 
@@ -100,6 +111,14 @@ class GaussianActorCritic(ActorCritic):
     """Transitions in a minibatch (B)."""
     policy_period: Count = 1
     """Value updates per policy update."""
+    distance: Literal["kl", "action"] = "kl"
+    """How far two policies are apart, for guidance: KL (kl), or half the mean squared distance of
+    their noiseless actions (action), which has the unit of TD3's."""
+
+    @property
+    def distance_of(self) -> Callable[[Gaussian, Gaussian], jax.Array]:
+        """The distance between two distributions at each state."""
+        return DISTANCES[self.distance]
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """Mean and log std of every action dimension from one network."""
@@ -115,8 +134,8 @@ class GaussianActorCritic(ActorCritic):
         noise = jax.random.normal(key, distribution.mean.shape, jnp.float32)
         return squashed_sample(distribution, noise)[0]
 
-    def distance(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
-        return gaussian_kl(gaussian(policy, observation), gaussian(other, observation))
+    def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
+        return self.distance_of(gaussian(policy, observation), gaussian(other, observation))
 
     def q_networks(self, learner: Learner) -> Params:
         """The stacked Q networks."""
