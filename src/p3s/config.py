@@ -148,6 +148,22 @@ class Config:
             "the chief would never review it; give a shorter period or more steps"
         )
 
+    def settled(self) -> Config:
+        """The configuration with the fields of the algorithm that follow from the run's length.
+
+        In rounds of whole episodes a learner makes about one update per environment step.
+        """
+        for part in (self.options, self.scheme):
+            check_fields(part)
+        each = self.scheme.updates_per_environment_step()
+        num_updates = round(self.options.steps * (1 if each is None else each))
+        algorithm = self.algorithm.for_run(max(num_updates, 1))
+        if algorithm is self.algorithm:
+            return self
+        return dataclasses.replace(
+            self, scheme=dataclasses.replace(self.scheme, algorithm=algorithm)
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs to run the same again."""
         return {
@@ -264,6 +280,18 @@ def resolve(
 
     Without an algorithm it is the one that suits the environment.
     """
+    return resolve_values(env, scheme, algorithm, preset, delay, **fields).settled()
+
+
+def resolve_values(
+    env: str | EnvName | None,
+    scheme: str = "p3s",
+    algorithm: str | None = None,
+    preset: str = DEFAULT_PRESET,
+    delay: Delay | None = None,
+    **fields: Any,
+) -> Config:
+    """`resolve` for a run whose length is still open: what follows from it is not settled."""
     name = parse_name(env, delay) if isinstance(env, str) else env
     scheme = find(SCHEMES, "scheme", scheme if ":" in scheme else scheme_name(scheme)).name
     suited = "ppo" if scheme == "rollout" else default_algorithm(name)
@@ -285,7 +313,7 @@ def resolve(
     fields = {key: _as_field(key, value, types[key]) for key, value in fields.items()}
     counted = "num_copies" if "num_copies" in every else "num_learners"
     num_envs = max(fields.get(counted, getattr(scheme_type, counted)), 1)
-    defaults = preset_fields(preset, scheme, name, num_envs, learned_by)
+    defaults = preset_fields(preset, scheme, name, num_envs, learned_by, fields.get("distance"))
     # What a preset says of a scheme's field is not meant for an algorithm that has its namesake.
     of_schemes = {
         f.name for known_scheme in SCHEMES.values() for f in dataclasses.fields(known_scheme)

@@ -26,6 +26,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "distances_exclude": "period_best",
         "random_steps": "initial_steps",
         "guide_from_start": True,
+        "distance": "kl",
         "initialization": "fan_in",
         # CEM-TD3: Appendix D's description, and the CEM-RL code that it was run with.
         "selection": "random",
@@ -46,6 +47,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "distances_exclude": "new_best",
         "random_steps": "next_thousand",
         "guide_from_start": False,
+        "distance": "kl",
         "initialization": "xavier",
         "selection": "first",
         "sampling": "mirrored",
@@ -65,6 +67,10 @@ PRESETS["recommended"] = {
     "distances_exclude": "period_best",
     "skip_random_episodes": True,
     "distance_estimate": "policy_minibatches",
+    # Environment steps of the whole population, as many as a single learner takes.
+    "random_steps": "initial_steps",
+    # β, its limits and d_min are in the unit of actions; in KL the pull drowns the base loss.
+    "distance": "action",
 }
 DEFAULT_PRESET = "recommended"
 
@@ -138,6 +144,10 @@ EVORAINBOW = {
     "damping": 1e-3,
     "final_damping": 1e-5,
 }
+# Where EvoRainbow-Exp's run script has other values.
+EVORAINBOW_BY_FAMILY: dict[str, dict[str, Any]] = {
+    "Humanoid": {"damping": 0.1, "champion_rate": 0.0},
+}
 
 # CEM-RL's warm-up, on every environment.
 CEM_INITIAL_TOTAL_STEPS = 10_000
@@ -197,8 +207,12 @@ def preset_fields(
     env: EnvName | None,
     num_envs: int,
     algorithm: type[Algorithm],
+    distance: str | None = None,
 ) -> dict[str, Any]:
-    """The values that a preset gives to fields, for this environment (None: one of the user's)."""
+    """The values that a preset gives to fields, for this environment (None: one of the user's).
+
+    distance: the user's choice between KL and distance of actions, in whose unit d_min is.
+    """
     from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
     from p3s.schemes.pbt import PBT
 
@@ -216,13 +230,15 @@ def preset_fields(
         "pbt": perturbed,
         "pb2": perturbed,
         "dvd": {"learners_start": "independent"},
-        "evorainbow": EVORAINBOW,
+        "evorainbow": {**EVORAINBOW, **EVORAINBOW_BY_FAMILY.get(family, {})},
     }
     own_code = OWN_CODE if scheme in SCHEMES_WITH_OWN_CODE else {}
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
     known = preset_of(env) if preset == DEFAULT_PRESET else None
     own = {} if known is None else known.values(algorithm.name, algorithm.on_policy)
-    unit = KL_PER_SQUARE if issubclass(algorithm, GaussianActorCritic) else 1.0
+    distance = distance or PRESETS[preset]["distance"]
+    in_kl = issubclass(algorithm, GaussianActorCritic) and distance == "kl"
+    unit = KL_PER_SQUARE if in_kl else 1.0
     fields = {
         **PRESETS[preset],
         **own_code,
@@ -251,7 +267,7 @@ def _algorithm_fields(
         entropy = REDQ_TARGET_ENTROPY.get(family)
         return {
             "initial_steps": _own_steps(REDQ_INITIAL_TOTAL_STEPS, num_envs),
-            "initialization": "xavier",
+            "initialization": "xavier_joint",
             **({} if entropy is None else {"target_entropy": entropy}),
         }
     if algorithm in ("crossq", "crossq_td3"):

@@ -19,7 +19,7 @@ import tyro
 from p3s.cli.arguments import Environment, Wrappers, literal
 from p3s.cli.early import value_of
 from p3s.cluster.recovery import Recovery
-from p3s.config import Config, resolve
+from p3s.config import Config, resolve_values
 from p3s.envs import make_env, parse_name
 from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.field_names import ELSEWHERE, FAMILIAR, RENAMED
@@ -115,7 +115,7 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     algorithm = look.algorithm
     if algorithm is None:
         algorithm = suited_algorithm(look.scheme, env, partial(make_env, env))
-    default = resolve(env, look.scheme, algorithm, look.preset, **fields)
+    default = resolve_values(env, look.scheme, algorithm, look.preset, **fields)
     options = dataclasses.make_dataclass(
         "Train",
         [
@@ -134,7 +134,7 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
         description="Train a population on an environment.",
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    config = dataclasses.replace(default, scheme=parsed.population, options=parsed.run)
+    config = dataclasses.replace(default, scheme=parsed.population, options=parsed.run).settled()
     chosen = any(word.startswith("--review-period") for word in arguments)
     if chosen and (problem := config.silent_chief()) is not None:
         raise UserError(problem)

@@ -36,4 +36,5 @@ def make_replay(
         algorithm.n_step,
         own,
         RewardScale(algorithm.discount_factor) if algorithm.normalize_rewards else None,
+        config.scheme.own_rows,
     )

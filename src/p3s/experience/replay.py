@@ -76,17 +76,35 @@ class Ring:
         shape: tuple[int, ...],
         coming: int = 0,
         own: slice = EVERYTHING,
+        num_own: int = 0,
     ) -> np.ndarray | None:
         """Places of rows drawn uniformly with replacement.
 
         coming: draw as if this many more rows had been added; None if one of those is drawn.
         own: of the first axis only these; they are the same whoever draws them.
+        num_own: of the last axis, so many are drawn from the rows of one writer; the first axis
+        counts the writers, which have added their rows in turns.
         """
         filled = min(self.num_added + coming, self.capacity)
-        places = rng.integers(0, filled, shape)[own]
+        places = rng.integers(0, filled, shape)
+        if num_own:
+            places[:, :num_own] = self._draw_own(rng, (shape[0], num_own), filled, coming)
+        places = places[own]
         if coming and ((places - self.num_added) % self.capacity < coming).any():
             return None
         return places
+
+    def _draw_own(
+        self, rng: np.random.Generator, shape: tuple[int, int], filled: int, coming: int
+    ) -> np.ndarray:
+        """Places of rows of writer 0, 1, ...: row k was added by writer k modulo their number."""
+        writers = np.arange(shape[0])[:, None]
+        end = self.num_added + coming
+        oldest = end - filled
+        first = oldest + (writers - oldest) % shape[0]
+        counts = -((first - end) // shape[0])
+        turns = np.floor(rng.random(shape) * counts).astype(np.int64)
+        return (first + shape[0] * turns) % self.capacity
 
 
 class Replay:
@@ -95,6 +113,7 @@ class Replay:
     num_steps: of the returns that minibatches hold.
     own: the learners that learn from it here, if not all of them do.
     reward_scale: what the rewards of minibatches are divided by, if they are.
+    own_share: the part of a minibatch that comes from its learner's own rows.
     """
 
     def __init__(
@@ -107,13 +126,14 @@ class Replay:
         num_steps: int = 1,
         own: slice = EVERYTHING,
         reward_scale: RewardScale | None = None,
+        own_share: float = 0.0,
     ) -> None:
         marked = reward_scale is not None
         self._note = check_memory(capacity, spec, num_steps, marked)
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
         self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
         self._streams = Streams(capacity) if num_steps > 1 else None
-        self._rewards = reward_scale
+        self._rewards, self._num_own = reward_scale, round(own_share * batch_size)
         self._marks = MARKS if marked or self._streams is not None else ()
         self.ring = Ring(empty_rows(capacity, spec, self._marks))
 
@@ -146,7 +166,8 @@ class Replay:
 
     def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
         rng = keys.generator(self._seed, "replay", update)
-        places = self.ring.draw(rng, (num_batches, self._batch_size), coming, self._own)
+        shape = num_batches, self._batch_size
+        places = self.ring.draw(rng, shape, coming, self._own, self._num_own)
         rows = None if places is None else self._rows_at(places, coming)
         if rows is None:
             return None

@@ -1,12 +1,40 @@
-"""The training returns that the chief looks at: the last few of each environment copy."""
+"""The training returns that the chief looks at: the last few of each copy, or a fading mean."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3s.types import Episode
+
+if TYPE_CHECKING:
+    from p3s.schemes import Scheme
+
+NONE = float(np.finfo(np.float32).min)
+"""Stands for "no return" in notes, which are finite as all of a scheme's state is."""
+
+
+def noted(recent_returns: np.ndarray) -> np.ndarray:
+    """Recent returns as a scheme keeps them, float32."""
+    return np.where(np.isnan(recent_returns), NONE, recent_returns).astype(np.float32)
+
+
+def new_returns(before: np.ndarray, now: np.ndarray) -> np.ndarray:
+    """The recent returns that came after `before` was noted, NaN elsewhere; both (copies, E_r).
+
+    A row has moved on by the fewest places that explain it.
+    """
+    length = now.shape[1]
+    found = np.full(now.shape, np.nan)
+    for row, (old, latest) in enumerate(zip(before, noted(now), strict=True)):
+        count = next(
+            count
+            for count in range(length + 1)
+            if np.array_equal(old[count:], latest[: length - count])
+        )
+        found[row, length - count :] = now[row, length - count :]
+    return found
 
 
 class RecentReturns:
@@ -32,3 +60,41 @@ class RecentReturns:
     def resume(self, values: dict[str, Any]) -> None:
         """Continue from a snapshot."""
         self.values = values["values"].copy()
+
+
+class FadingReturns(RecentReturns):
+    """One mean per copy in which a return fades with its age in own steps.
+
+    A return weighs exp(-age / memory). The age of the latest is common to all of a copy's returns
+    and cancels, so the mean changes only when an episode ends.
+    """
+
+    def __init__(self, num_copies: int, memory: int) -> None:
+        super().__init__(num_copies, 1)
+        self._memory = memory
+        self._weights = np.zeros(num_copies)
+
+    def add(self, episode: Episode) -> None:
+        copy = episode.learner
+        kept = self._weights[copy] * np.exp(-episode.length / self._memory)
+        before = self.values[copy, 0] if kept > 0 else 0.0
+        self._weights[copy] = kept + 1.0
+        self.values[copy, 0] = (kept * before + episode.total) / (kept + 1.0)
+
+    def forget(self, learners: list[int]) -> None:
+        super().forget(learners)
+        self._weights[learners] = 0.0
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"values": self.values, "weights": self._weights}
+
+    def resume(self, values: dict[str, Any]) -> None:
+        super().resume(values)
+        self._weights = values["weights"].copy()
+
+
+def make_returns(scheme: Scheme) -> RecentReturns:
+    """What a scheme's chief looks at."""
+    if scheme.fading_returns is not None:
+        return FadingReturns(scheme.num_envs, scheme.fading_returns)
+    return RecentReturns(scheme.num_envs, scheme.num_recent)

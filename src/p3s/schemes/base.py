@@ -31,7 +31,7 @@ import numpy as np
 from p3s import chief
 from p3s.algorithms import Algorithm
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.field_types import Count, CountOrZero
+from p3s.field_types import Count, CountOrZero, Share
 from p3s.learning.learners import act, init_learners, update_learners
 from p3s.learning.rhythm import EveryStep, Rhythm, WholeEpisodes
 from p3s.trees import pick
@@ -91,6 +91,16 @@ class Scheme:
     def num_recent(self) -> int:
         """Training returns that are kept for the chief, per environment copy."""
         raise NotImplementedError
+
+    @property
+    def fading_returns(self) -> int | None:
+        """Own steps over which past returns fade; None: the last `num_recent` count alike."""
+        return None
+
+    @property
+    def own_rows(self) -> float:
+        """The part of a learner's minibatch that is drawn from its own rows alone."""
+        return 0.0
 
     @property
     def num_envs(self) -> int:
@@ -211,6 +221,12 @@ class StepScheme(Scheme):
     """Own steps of a learner between two reviews by the chief (M)."""
     recent_episodes: Count = 10
     """Training returns that the chief looks at, per learner (E_r)."""
+    return_memory: Count | None = None
+    """Own steps over which the chief forgets: a return of this age weighs 1/e of a new one. None:
+    the last E_r returns weigh alike (paper)."""
+    own_share: Share = 0.0
+    """The part of a minibatch that a learner draws from its own transitions; the rest comes from
+    those of all learners."""
     skip_random_episodes: bool = False
     """Ignore the returns of episodes in which actions were uniformly random."""
     updates_per_step: Count | Literal["N"] = 1
@@ -222,12 +238,28 @@ class StepScheme(Scheme):
     learners_start: Literal["identical", "independent"] = "identical"
     """All learners start with the same parameters (paper), or each with its own (authors)."""
 
+    def problem(self) -> str | None:
+        if self.own_share > 0 and (self.num_trained == 1 or self.num_trained != self.num_envs):
+            return (
+                f"own_share is for several learners that share a replay, and scheme {self.name} "
+                f"trains {self.num_trained} with {self.num_envs} environment copies: leave it out"
+            )
+        return super().problem()
+
+    @property
+    def fading_returns(self) -> int | None:
+        return self.return_memory
+
+    @property
+    def own_rows(self) -> float:
+        return self.own_share
+
     def rhythm(self) -> Rhythm:
         return EveryStep(self.num_envs, self.initial_steps, self.num_updates, self.review_period)
 
     @property
     def num_recent(self) -> int:
-        return self.recent_episodes
+        return self.recent_episodes if self.return_memory is None else 1
 
     @property
     def num_updates(self) -> int:

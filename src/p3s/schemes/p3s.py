@@ -123,7 +123,7 @@ class P3S(StepScheme):
 
         def measure(policy: Params, old: Params, seen: jax.Array) -> tuple[jax.Array, jax.Array]:
             def clipped_mean(other: Params) -> jax.Array:
-                distance = self.algorithm.distance(policy, other, seen)
+                distance = self.algorithm.distance_between(policy, other, seen)
                 return jnp.clip(distance, SMALLEST_DISTANCE, LARGEST_DISTANCE).mean()
 
             return clipped_mean(state.guide), clipped_mean(old)

@@ -149,8 +149,8 @@ def evaluation_steps(config: Config, num_evaluated: int, longest_episode: int) -
     options = config.options
     if options.evaluation_period == 0:
         return 0
-    # The champion is evaluated once more, on fresh episodes.
-    episodes = (num_evaluated + 1) * options.evaluation_episodes
+    # The champion and the chief's pick play once more, on fresh episodes.
+    episodes = (num_evaluated + min(num_evaluated, 2)) * options.evaluation_episodes
     return -(-options.steps // options.evaluation_period) * episodes * longest_episode
 
 
