@@ -1,8 +1,12 @@
-"""Every bounded field of every algorithm, of every scheme and of a run: its bounds are enforced."""
+"""Every bounded field of algorithms, schemes and runs: its bounds are enforced.
+
+A field is tested once for each class that declares it, not again for those that inherit it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import types
 from collections.abc import Iterator
@@ -38,14 +42,27 @@ def bounded(expected: Any) -> Iterator[tuple[Bounds, type, bool]]:
         yield from ((bounds, number, True) for bounds, number, _ in bounded(arguments[0]))
 
 
-def cases() -> list:
-    found = []
+def declarations() -> Iterator[tuple[str, Any, str, Any]]:
+    """Each declaration of a field: its label, one that has the field, the field's name and type."""
+    seen = set()
     for group in GROUPS:
+        bases = type(group).__mro__
         for name, expected in field_types(type(group)).items():
-            for bounds, number, in_tuple in bounded(expected):
-                label = f"{type(group).__name__}-{name}"
-                found.append(pytest.param(group, name, bounds, number, in_tuple, id=label))
-    return found
+            owner = next(base for base in bases if name in inspect.get_annotations(base))
+            if (owner, name) not in seen:
+                seen.add((owner, name))
+                yield f"{owner.__name__}-{name}", group, name, expected
+
+
+DECLARED = list(declarations())
+
+
+def cases() -> list:
+    return [
+        pytest.param(group, name, bounds, number, in_tuple, id=label)
+        for label, group, name, expected in DECLARED
+        for bounds, number, in_tuple in bounded(expected)
+    ]
 
 
 def step(value: float, number: type, direction: int) -> float:
@@ -93,26 +110,34 @@ def test_bounds(group, name, bounds, number, in_tuple):
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: type(group).__name__)
-class TestEveryField:
-    def test_defaults_are_within_their_bounds(self, group):
-        check_fields(group)
+def test_defaults_are_within_their_bounds(group):
+    check_fields(group)
 
-    def test_whole_numbers_have_bounds(self, group):
-        for name, expected in field_types(type(group)).items():
-            if bare(expected) is int:
-                assert list(bounded(expected)), name
 
-    def test_numbers_without_bounds_are_finite(self, group):
-        for name, expected in field_types(type(group)).items():
-            if expected is float:
-                with pytest.raises(UserError, match=f"{name} must be a finite number, not inf"):
-                    check_fields(dataclasses.replace(group, **{name: math.inf}))
+def test_every_field_is_declared_somewhere():
+    """Nothing escapes for being inherited: together the declarations are the fields of all."""
+    fields = {(name, str(t)) for group in GROUPS for name, t in field_types(type(group)).items()}
+    assert {(name, str(expected)) for _, _, name, expected in DECLARED} == fields
 
-    def test_choices_are_checked(self, group):
-        for name, expected in field_types(type(group)).items():
-            if get_origin(expected) is Literal:
-                with pytest.raises(UserError, match=f'^{name} must be ".*", not nonsense$'):
-                    check_fields(dataclasses.replace(group, **{name: "nonsense"}))
+
+def test_whole_numbers_have_bounds():
+    for label, _, _, expected in DECLARED:
+        if bare(expected) is int:
+            assert list(bounded(expected)), label
+
+
+def test_numbers_without_bounds_are_finite():
+    for _, group, name, expected in DECLARED:
+        if expected is float:
+            with pytest.raises(UserError, match=f"{name} must be a finite number, not inf"):
+                check_fields(dataclasses.replace(group, **{name: math.inf}))
+
+
+def test_choices_are_checked():
+    for _, group, name, expected in DECLARED:
+        if get_origin(expected) is Literal:
+            with pytest.raises(UserError, match=f'^{name} must be ".*", not nonsense$'):
+                check_fields(dataclasses.replace(group, **{name: "nonsense"}))
 
 
 def test_bounds_in_words():
