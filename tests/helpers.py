@@ -51,7 +51,7 @@ def off_policy(*more_in_slow_tests: str) -> list:
 
 OFF_POLICY = off_policy()
 """For tests that compile an algorithm: those that few people use are left to the slow tests. All
-are traced under every scheme in schemes/test_combinations.py."""
+are traced in schemes/test_combinations.py."""
 
 # ---------------------------------------------------------------------- small runs
 

@@ -1,7 +1,9 @@
-"""Every off-policy algorithm under every scheme, with dense layers and with batch renormalization.
+"""Off-policy algorithms under every scheme, with dense layers and with batch renormalization.
 
 A scheme sees an algorithm through few methods, so that a combination is checked without compiling
 it: acting and learning are traced, which finds whatever does not fit, and reviews are done.
+Algorithms that share these methods are of one kind. The fast tests take every scheme with every
+kind and every algorithm with p3s; the slow tests take the other combinations.
 Compiled trainings of each are in the two test_contract.py.
 """
 
@@ -25,26 +27,38 @@ from tests.networks_for_tests import BatchRenorm
 SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt", "pb2", "dvd")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
 NETWORKS = ("mlp", BatchRenorm.name)
-RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3", "xqc")
-"""Algorithms whose methods are those of another one here: one combination of theirs is fast."""
 KEY = jax.random.key(3)
 
 
+def kind(algorithm: str) -> tuple:
+    """What a scheme can tell of an algorithm, beside the hyper-parameters."""
+    made = ALGORITHMS[algorithm]
+    methods = (made.act, made.distance_between, made.policy_of, made.with_policy)
+    return made.actions, made.has_own_policy, *methods
+
+
+KINDS = list({kind(name): name for name in reversed(OFF_POLICY)}.values())
+"""The first algorithm of every kind."""
+RENORMALIZED = "td3"
+"""With batch renormalization policies carry statistics, whatever the algorithm: one is enough."""
+
+
+def is_fast(scheme: str, algorithm: str, network: str) -> bool:
+    """Whether the fast tests take this combination."""
+    if network == "mlp":
+        return algorithm in KINDS or scheme == "p3s"
+    return algorithm == RENORMALIZED or (algorithm in KINDS and scheme == "p3s")
+
+
 def cases(schemes: tuple[str, ...]) -> list:
-    """Every combination, most of those of related algorithms in the slow tests."""
+    """Every combination, those that the fast tests leave out marked as slow."""
     return [
-        pytest.param(
-            scheme,
-            algorithm,
-            network,
-            marks=pytest.mark.slow
-            if algorithm in RELATED and (scheme, network) != ("p3s", "mlp")
-            else [],
-        )
+        pytest.param(*case, marks=[] if is_fast(*case) else pytest.mark.slow)
         for network in NETWORKS
         for algorithm in OFF_POLICY
         for scheme in schemes
         if scheme != "dvd" or ALGORITHMS[algorithm].actions == "continuous"
+        for case in [(scheme, algorithm, network)]
     ]
 
 
@@ -148,6 +162,11 @@ def check_review(scheme: str, made: Scheme, before, after, review) -> None:
         assert all(hasattr(made.algorithm, name) for name in review["own_fields"])
         assert review["copies"] == [[2, 0]]
         assert all(np.array_equal(leaf[0], leaf[2]) for leaf in leaves(after.learners))
+
+
+def test_kinds():
+    """Algorithms that act differently are not taken for one kind."""
+    assert set(KINDS) >= {"td3", "sac", "sql", "dqn", "sac_discrete"}
 
 
 def test_nothing_to_copy():
