@@ -39,6 +39,8 @@ from p3s.worker_process import available_cores, core_shares
 
 SAID_AFTER = 2.0
 """Seconds of waiting for room before it is said."""
+OTHERS_SECONDS = 60.0
+"""In which the other shards may end their work after one has raised an error."""
 
 
 class ShardActor:
@@ -100,7 +102,7 @@ class RayShards:
     def _begin(self, orders: list[bytes]) -> None:
         """Make the shards, each on cores of its own where a machine has several."""
         with losses():
-            places = ray.get([actor.place.remote() for actor in self._actors])
+            places = answers([actor.place.remote() for actor in self._actors])
         neighbors: dict[str, list[int]] = defaultdict(list)
         for index, (node, _) in enumerate(places):
             neighbors[node].append(index)
@@ -111,7 +113,7 @@ class RayShards:
         threads = int(os.environ.get("PJRT_NPROC", 0)) or len(available_cores())
         num_devices = len(jax.local_devices())
         with losses():
-            ray.get(
+            answers(
                 [
                     actor.begin.remote(order, cores[index], threads, num_devices)
                     for index, (actor, order) in enumerate(zip(self._actors, orders, strict=True))
@@ -120,16 +122,16 @@ class RayShards:
 
     def play(self, until: int, arrived: Sequence[Any]) -> tuple[list[Played], list[Any]]:
         with losses():
-            answers = [
+            pairs = [
                 actor.play.options(num_returns=2).remote(until, *others)
                 for actor, others in self._with_others(arrived)
             ]
-            played = ray.get([told for told, _ in answers])
-        return played, [rows for _, rows in answers]
+            played = answers([told for told, _ in pairs])
+        return played, [rows for _, rows in pairs]
 
     def catch_up(self, arrived: Sequence[Any]) -> list[dict[str, Any]]:
         with losses():
-            return ray.get(
+            return answers(
                 [actor.catch_up.remote(*others) for actor, others in self._with_others(arrived)]
             )
 
@@ -144,7 +146,7 @@ class RayShards:
 
     def ask_all(self, what: str, *arguments: Sequence[Any]) -> list[Any]:
         with losses():
-            return ray.get(
+            return answers(
                 [
                     actor.do.remote(what, *own)
                     for actor, *own in zip(self._actors, *arguments, strict=True)
@@ -154,7 +156,7 @@ class RayShards:
     def tell_all(self, what: str, *arguments: Any) -> list[Any]:
         with losses():
             shared = [ray.put(argument) for argument in arguments]
-            return ray.get([actor.do.remote(what, *shared) for actor in self._actors])
+            return answers([actor.do.remote(what, *shared) for actor in self._actors])
 
     def close(self) -> None:
         for actor in self._actors:
@@ -170,6 +172,18 @@ def _order(config: Config, make: Callable[[], Adapter], part: range) -> bytes:
         raise UserError(
             f"engine must be local for this run: its environment cannot be pickled ({error})"
         ) from error
+
+
+def answers(asked: list[Any]) -> list[Any]:
+    """What all shards answer; if several raise, the error of the first, as in one process.
+
+    Ray raises whichever error comes first.
+    """
+    try:
+        return ray.get(asked)
+    except RayTaskError:
+        ray.wait(asked, num_returns=len(asked), timeout=OTHERS_SECONDS)
+        return ray.get(asked)
 
 
 @contextmanager
