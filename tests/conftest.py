@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -38,6 +42,20 @@ def forget_programs():
     yield
     compiled.cache_clear()
     jax.clear_caches()
+
+
+@pytest.fixture
+def turn_on_ray() -> Iterator[None]:
+    """Tests that start Ray take turns, and leave no connection to each other.
+
+    A cluster is a dozen processes, which Ray gives up if they do not start in time; and a process
+    that is connected to one cluster stays so, whatever address it is given next.
+    """
+    with (Path(tempfile.gettempdir()) / f"p3s-tests-on-ray-{os.getuid()}").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        yield
+        if "ray" in sys.modules:
+            sys.modules["ray"].shutdown()
 
 
 @pytest.fixture

@@ -202,6 +202,25 @@ def p3s_process(*arguments, stdout=subprocess.DEVNULL) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=stdout, text=True)
 
 
+def processes_below(ancestor: int, title: str) -> list[int]:
+    """The descendants of a process whose title begins like this.
+
+    Others may have the same title: those of tests beside this one, or of somebody's work.
+    """
+    command = ["ps", "-eo", "pid=,ppid=,args="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    parents = {int(pid): int(parent) for pid, parent, *_ in rows}
+
+    def is_below(pid: int) -> bool:
+        while pid in parents and pid != ancestor:
+            pid = parents[pid]
+        return pid == ancestor
+
+    named = [int(pid) for pid, _, *words in rows if "".join(words).startswith(title)]
+    return [pid for pid in named if pid != ancestor and is_below(pid)]
+
+
 def wait_for(path: Path, process: subprocess.Popen) -> None:
     """Wait until the process has written to this file or folder, or has ended."""
     while process.poll() is None:

@@ -15,30 +15,33 @@ import pytest
 import p3s
 from p3s.errors import TrainingStopped, UserError
 from p3s.runs.records import read_rows
-from tests.helpers import SMALL, Counter, record
+from tests.helpers import SMALL, Counter, processes_below, record
 
-ray = pytest.importorskip("ray")
-from ray.cluster_utils import Cluster  # noqa: E402
+pytest.importorskip("ray")
+from ray.cluster_utils import Cluster
 
-from p3s.cluster.ray_library import connect  # noqa: E402
+from p3s.cluster.ray_library import connect
 
 RUN = [
     "--preset", "paper", "--hidden-sizes", "32", "32", "--batch-size", "16",
     "--initial-steps", "50",
     "--review-period", "50", "--buffer-size", "5000", "--evaluation-period", "1000",
     "--evaluation-episodes", "2", "--log-period", "500", "--checkpoint-period", "500",
-    "--no-report", "--shards", "2", "--cluster-wait", "20",
+    "--no-report", "--shards", "2",
 ]  # fmt: skip
 
 
 @pytest.fixture
-def cluster():
+def cluster(turn_on_ray):
     """A head and two nodes with one CPU each; the head has none."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    made.nodes = [made.add_node(num_cpus=1) for _ in range(2)]
-    made.wait_for_nodes()
-    yield made
-    made.shutdown()
+    made = Cluster()
+    try:
+        made.add_node(wait=False, num_cpus=0, include_dashboard=False)
+        made.nodes = [made.add_node(wait=False, num_cpus=1) for _ in range(2)]
+        made.wait_for_nodes(timeout=120)
+        yield made
+    finally:
+        made.shutdown()
 
 
 def train(path: Path, *more: str, env: str = "InvertedPendulum-v5", steps: int = 3000):
@@ -66,13 +69,8 @@ def wait_for_step(path: Path, step: int, process: subprocess.Popen) -> None:
     raise AssertionError(process.communicate()[1])
 
 
-def shard_processes() -> list[int]:
-    """The processes of the actors on this machine."""
-    found = subprocess.run(["pgrep", "-f", "ray::ShardActor"], capture_output=True, text=True)
-    return [int(line) for line in found.stdout.split()]
-
-
 @pytest.mark.slow
+@pytest.mark.usefixtures("turn_on_ray")
 def test_ray_on_this_machine_is_the_local_engine_to_the_bit(tmp_path):
     finished(train(tmp_path / "local", steps=1000))
     finished(train(tmp_path / "ray", "--engine", "ray", steps=1000))
@@ -117,7 +115,8 @@ class TestLosses:
         ours = ("--engine", "ray", "--address", cluster.address)
         process = train(tmp_path / "run", *self.words, *ours, steps=6000)
         wait_for_step(tmp_path / "run", 2000, process)
-        os.kill(shard_processes()[0], signal.SIGKILL)
+        # The nodes are processes of this one.
+        os.kill(processes_below(os.getpid(), "ray::ShardActor")[0], signal.SIGKILL)
         _, err = finished(process)
         assert "a shard is lost" in err
         assert record(tmp_path / "run") == undisturbed
@@ -138,7 +137,7 @@ class TestLosses:
 def test_more_than_the_cluster_has(cluster, tmp_path):
     started = time.monotonic()
     ours = ("--engine", "ray", "--address", cluster.address, "--shard-cpus", "3")
-    _, err = finished(train(tmp_path / "run", *ours), code=2)
+    _, err = finished(train(tmp_path / "run", *ours, "--cluster-wait", "20"), code=2)
     assert "no room for 2 shards of 3 CPUs each after 20 s: the cluster has 2 CPUs (2 free)" in err
     assert time.monotonic() - started < 90
     assert not (tmp_path / "run").exists()
@@ -159,6 +158,7 @@ def test_an_address_that_is_none_is_refused_before_ray_tries_it_for_minutes(addr
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("turn_on_ray")
 def test_what_an_environment_of_a_script_raises():
     """The first learner's error is told, as on one machine, though that of another comes sooner."""
 
@@ -178,4 +178,3 @@ def test_what_an_environment_of_a_script_raises():
             population.learn(400, progress_bar=False)
     finally:
         population.training.close()
-        ray.shutdown()

@@ -14,11 +14,11 @@ import pytest
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
-from tests.helpers import record
+from tests.helpers import processes_below, record
 from tests.study.test_scheduler import TWO_CELLS
 
 pytest.importorskip("ray")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("turn_on_ray")]
 
 
 def run_study(toml: Path, out: Path, *more: str) -> subprocess.Popen:
@@ -46,11 +46,6 @@ def results(out: Path) -> dict[str, dict]:
     return {run.name: record(run) for run in sorted((out / "runs").iterdir())}
 
 
-def cell_processes() -> list[int]:
-    found = subprocess.run(["pgrep", "-f", "ray::CellActor"], capture_output=True, text=True)
-    return [int(line) for line in found.stdout.split()]
-
-
 def wait_for_checkpoint(out: Path, process: subprocess.Popen) -> None:
     while process.poll() is None and not list(out.glob("runs/*/checkpoints/step-*")):
         time.sleep(0.05)
@@ -65,7 +60,7 @@ def test_cells_on_ray_are_those_of_this_machine(toml, expected, tmp_path):
 def test_a_lost_cell_continues(toml, expected, tmp_path):
     process = run_study(toml, tmp_path / "study", "--engine", "ray")
     wait_for_checkpoint(tmp_path / "study", process)
-    for number in cell_processes():
+    for number in processes_below(process.pid, "ray::CellActor"):
         os.kill(number, signal.SIGKILL)
     assert process.wait(600) == 0
     assert results(tmp_path / "study") == expected
@@ -84,7 +79,7 @@ def test_stopped_and_continued(number, toml, expected, tmp_path):
     assert results(tmp_path / "study") == expected
 
 
-def test_a_folder_that_is_not_seen_there_is_sent(toml, expected, tmp_path, monkeypatch):
+def test_a_folder_that_is_not_seen_there_is_sent(toml, expected, tmp_path):
     from p3s.study.on_ray import RayLauncher
     from p3s.study.scheduler import Scheduler, SchedulerOptions
 
