@@ -140,7 +140,11 @@ class TestSmallestRadius:
     def test_of_a_gaussian_kl(self, algorithm):
         """Normals with std 0.1 whose means are apart by ½‖.‖² = d have a KL of d / 0.1²."""
         for env, d_min in (("Hopper-v5", 5.0), ("Ant-v5", 2.0), ("Pendulum-v1", 5.0)):
-            assert resolve(env, algorithm=algorithm).scheme.d_min == d_min
+            assert resolve(env, algorithm=algorithm, distance="kl").scheme.d_min == d_min
+            assert resolve(env, algorithm=algorithm, preset="paper").scheme.d_min == d_min
+            in_actions = resolve(env, algorithm=algorithm)
+            assert in_actions.algorithm.distance == "action"
+            assert in_actions.scheme.d_min == d_min / KL_PER_SQUARE
         squared = Gaussian(jnp.array([[0.3, 0.1]]), jnp.log(jnp.full((1, 2), 0.1)))
         other = squared._replace(mean=jnp.zeros((1, 2)))
         assert gaussian_kl(squared, other)[0] == pytest.approx(0.05 * KL_PER_SQUARE)

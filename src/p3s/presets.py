@@ -26,7 +26,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "distances_exclude": "period_best",
         "random_steps": "initial_steps",
         "guide_from_start": True,
-        "distance": "kl",
         "initialization": "fan_in",
         # CEM-TD3: Appendix D's description, and the CEM-RL code that it was run with.
         "selection": "random",
@@ -47,7 +46,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "distances_exclude": "new_best",
         "random_steps": "next_thousand",
         "guide_from_start": False,
-        "distance": "kl",
         "initialization": "xavier",
         "selection": "first",
         "sampling": "mirrored",
@@ -213,7 +211,6 @@ def preset_fields(
 
     distance: the user's choice between KL and distance of actions, in whose unit d_min is.
     """
-    from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
     from p3s.schemes.pbt import PBT
 
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
@@ -236,9 +233,8 @@ def preset_fields(
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
     known = preset_of(env) if preset == DEFAULT_PRESET else None
     own = {} if known is None else known.values(algorithm.name, algorithm.on_policy)
-    distance = distance or PRESETS[preset]["distance"]
-    in_kl = issubclass(algorithm, GaussianActorCritic) and distance == "kl"
-    unit = KL_PER_SQUARE if in_kl else 1.0
+    own_distance = PRESETS[preset].get("distance", getattr(algorithm, "distance", None))
+    unit = KL_PER_SQUARE if (distance or own_distance) == "kl" else 1.0
     fields = {
         **PRESETS[preset],
         **own_code,

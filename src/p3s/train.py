@@ -156,6 +156,7 @@ class Training:
         due = self.rhythm.after(counters.time_step, active, ended)
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)
+        self.updater.end_episodes(ended)
         if due.review:
             self._append("lineage", self.divergence.check())
             self.last_review = self.updater.review(self.returns)
