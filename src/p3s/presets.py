@@ -192,6 +192,9 @@ CROSSQ_SWIMMER_DISCOUNT = 0.9999
 XQC_HORIZON = 1 / 5
 XQC_DISCOUNTS = (0.95, 0.995)
 
+# FlashSAC's code.
+FLASHSAC_INITIAL_TOTAL_STEPS = 10_000
+
 # Updates per environment step in the codes of those who make several.
 MANY_UPDATES = {"redq": 20, "droq": 20, "xqc": 2}
 
@@ -273,6 +276,9 @@ def _algorithm_fields(
         length = None if env is None else env.episode_length
         discount = {} if length is None else {"discount_factor": xqc_discount(length)}
         return {"initial_steps": _own_steps(CROSSQ_INITIAL_TOTAL_STEPS, num_envs), **discount}
+    if algorithm == "flashsac":
+        initial_steps = _own_steps(FLASHSAC_INITIAL_TOTAL_STEPS, num_envs)
+        return {"initial_steps": initial_steps, "initialization": "orthogonal"}
     if algorithm == "tqc":
         return {"num_dropped": TQC_NUM_DROPPED[family]} if family in TQC_NUM_DROPPED else {}
     if algorithm not in ("sac_2018", "sql"):

@@ -58,6 +58,13 @@ class Algorithm:
         """
         return 0
 
+    def noise_step(self, key: jax.Array, step: jax.Array) -> jax.Array:
+        """The step whose noise an exploring action takes: this one, unless noise is held.
+
+        key: of the run's actions, the same for all learners.
+        """
+        return step
+
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
