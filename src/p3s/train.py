@@ -239,9 +239,8 @@ class Training:
     def _settle(self) -> None:
         """Wait for all metrics, and look at them."""
         self.updater.settle()
-        metrics = self.updater.metrics
-        policy_steps = metrics.counts.get("policy_loss", 0)
-        self.health.see_learners(self.updater.state, metrics.means(), policy_steps)
+        means, updates = self.metrics.means(), self.counters.updates
+        self.health.see_learners(self.updater.state, means, updates)
 
     def _append(self, stream: str, rows: list[dict[str, Any]]) -> None:
         for row in rows:

@@ -42,6 +42,13 @@ def test_a_saturated_policy(capsys):
     assert "learner 0" not in said
 
 
+def test_a_policy_that_is_a_value_function_too(capsys):
+    """DQN has one loss. Steps this small move no weight by a bit."""
+    fields = {"algorithm": "dqn", "learning_rate": 1e-30, "updates_per_step": 4}
+    small_training("CartPole-v1", evaluation_period=0, **fields).run(1000)
+    assert capsys.readouterr().err.count("the policy of learner 0 has not moved") == 1
+
+
 def test_exploding_values(capsys):
     training = small_training(evaluation_period=0)
     training.run(200)

@@ -1,7 +1,7 @@
 """Signs that learning goes wrong although every number is finite; each is said once.
 
     beta            the pull towards the best has reached a bound of its range
-    no gradient     a policy has not moved by a bit in many policy steps: its actions are saturated
+    no gradient     a policy has not moved by a bit in many policy steps: it is saturated
     values explode  targets of a value function are far beyond what the rewards can add up to
 
 Nothing here changes a run.
@@ -34,7 +34,8 @@ class Health:
         self._scheme, self._spec, self._experience = scheme, spec, experience
         self._said: set[str] = set()
         self._policies: list[np.ndarray] = []
-        self._policy_steps = 0
+        self._updates = 0
+        """Updates before the policies were last looked at."""
         self._largest_return = 0.0
 
     def _say(self, sign: str, text: str) -> None:
@@ -52,14 +53,14 @@ class Health:
             f"beta {bound}", f"β is {beta:.3g}, at its {bound} bound (--beta-limit {limit:g})"
         )
 
-    def see_learners(self, state: Any, means: dict[str, list[float]], policy_steps: int) -> None:
-        """Look at the learners, their mean metrics and the policy steps since the last look."""
+    def see_learners(self, state: Any, means: dict[str, list[float]], updates: int) -> None:
+        """Look at the learners after so many updates, and at their mean metrics."""
         if not isinstance(self._scheme, StepScheme):
             return
         self._see_targets(means.get("target_mean", []))
-        self._policy_steps += policy_steps
-        if self._policy_steps >= FEWEST_POLICY_STEPS:
-            self._policy_steps = 0
+        since = range(self._updates + 1, updates + 1)
+        if sum(self._scheme.with_policy(update, 0, 0) for update in since) >= FEWEST_POLICY_STEPS:
+            self._updates = updates
             self._see_policies(state)
 
     def _see_policies(self, state: Any) -> None:
@@ -75,7 +76,7 @@ class Health:
                     f"gradient {learner}",
                     f"the policy of learner {learner} has not moved in "
                     f"{FEWEST_POLICY_STEPS} policy steps or more: its gradient is zero "
-                    "(saturated actions?)",
+                    "(saturated?)",
                 )
 
     def _see_targets(self, targets: list[float]) -> None:
