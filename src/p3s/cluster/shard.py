@@ -26,6 +26,7 @@ from p3s.experience.kinds import make_replay
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.learning.counters import Counters
 from p3s.learning.divergence import diverged_learners
+from p3s.learning.health import Checkup, Signs
 from p3s.learning.updater import Updater
 from p3s.schemes.base import Decision
 from p3s.trees import pick
@@ -62,6 +63,7 @@ class Shard:
             scheme, self.spec, options.seed, self.replay, moments, self.counters, True,
             options.devices, part,
         )  # fmt: skip
+        self._checkup = Checkup(scheme, self.spec, self.replay)
         self._rhythm = scheme.rhythm()
         self._player = Player(make, algorithm, options.seed)
         self._outbox: list[np.ndarray] = []
@@ -172,6 +174,11 @@ class Shard:
     def scaling(self) -> Scaling | None:
         """What observations are normalized by now."""
         return self.normalizer.scaling
+
+    def signs(self) -> Signs:
+        """What is seen of these learners' health, by their metrics since those were last taken."""
+        means, updates = self.updater.metrics.means(), self.counters.updates
+        return self._checkup.signs(self.updater.state, means, updates)
 
     def take_metrics(self) -> dict[str, Any]:
         """The metrics since they were last taken."""

@@ -174,6 +174,8 @@ class ShardedTraining(Training):
 
     def _settle(self) -> None:
         self.catch_up()
+        for signs in self.shards.tell_all("signs"):
+            self.health.say(signs)
         windows = self.shards.tell_all("take_metrics")
         self._window.resume({**join_windows(windows), "episodes": self._window.episodes})
 
