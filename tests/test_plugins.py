@@ -77,6 +77,12 @@ class TestWorkedExample:
         assert [row["step"] for row in whole["evaluations"]] == [200, 400, 600]
         assert whole["metrics"][-1]["learners"]["policy_loss"][0] > 0
 
+    def test_a_scheme_that_it_cannot_serve_is_refused(self):
+        """Its policy step leaves out what `dvd` adds to the losses of policies."""
+        config = resolve("Pendulum-v1", "dvd", "examples.awac:AWAC")
+        with pytest.raises(UserError, match="of awac takes no further terms"):
+            config.check()
+
     def test_config_names_the_module(self, run):
         written = json.loads((run / "whole/config.json").read_text())
         assert (written["algorithm"], written["modules"]) == ("awac", ["examples.awac"])
@@ -99,8 +105,8 @@ class TestWorkedExample:
             assert exit_.value.code == code
         assert "is not known: import the module" in capsys.readouterr().err
 
-    def test_every_scheme_takes_it(self):
-        for scheme in set(SCHEMES) - {"rollout"}:
+    def test_every_other_scheme_takes_it(self):
+        for scheme in set(SCHEMES) - {"rollout", "dvd"}:
             config = small_config("Pendulum-v1", scheme, algorithm="examples.awac:AWAC")
             config.check()
             assert Config.from_json(config.to_json()) == config

@@ -36,6 +36,7 @@ ADAM_MOMENTUM = 0.9
 class LearnedTemperature(ActorCritic):
     """Base of all soft actor-critics but the first, which differ in how Q is learned."""
 
+    takes_loss_terms: ClassVar[bool] = True
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "log_alpha"
     """What the entropy above its goal is multiplied by in the loss of the temperature."""
 
