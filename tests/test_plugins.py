@@ -22,7 +22,7 @@ from p3s.networks import MLP, NETWORKS, Network
 from p3s.runs import opening
 from p3s.runs.records import read_config, write_config
 from p3s.schemes import SCHEMES, Sharing
-from tests.helpers import ROOT, record, small_config
+from tests.helpers import ROOT, record, small_config, small_training
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,8 @@ def as_it_was(monkeypatch):
     for registry, before in kept:
         registry.clear()
         registry.update(before)
-    sys.modules.pop("examples.awac", None)
+    for name in ("awac", "own_scheme"):
+        sys.modules.pop(f"examples.{name}", None)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,16 @@ class TestWorkedExample:
         write_config(tmp_path, {**read_config(run / "whole"), "modules": ["gone"]})
         with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
             opening.load_config(tmp_path)
+
+
+def test_the_scheme_of_the_examples_writes_down_how_far_learners_are_apart():
+    scheme = plugins.find(SCHEMES, "scheme", "examples.own_scheme:Observed")
+    training = small_training("Pendulum-v1", scheme=scheme.name, evaluation_period=0)
+    training.run(200)
+    apart = [training.last_review["apart"]]
+    training.run(400)
+    apart.append(training.last_review["apart"])
+    assert 0 < apart[0] < apart[1]
 
 
 class TestNames:
