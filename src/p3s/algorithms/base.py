@@ -24,6 +24,8 @@ class Algorithm:
     actions: ClassVar[Literal["continuous", "discrete", "both"]]
     has_own_policy: ClassVar[bool] = True
     """Whether it has a policy beside its value functions; in DQN the one is the other."""
+    takes_loss_terms: ClassVar[bool] = False
+    """Whether the loss of its policy includes `guide.term`, by which a scheme adds to it."""
     squashed: ClassVar[bool] = True
     """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
