@@ -135,7 +135,7 @@ class TestSmallestRadius:
     """d_min has the unit of the algorithm's distance."""
 
     @pytest.mark.parametrize(
-        "algorithm", ["sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc"]
+        "algorithm", ["sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc", "flashsac"]
     )
     def test_of_a_gaussian_kl(self, algorithm):
         """Normals with std 0.1 whose means are apart by ½‖.‖² = d have a KL of d / 0.1²."""

@@ -157,8 +157,6 @@ class Config:
 
         In rounds of whole episodes a learner makes about one update per environment step.
         """
-        for part in (self.options, self.scheme):
-            check_fields(part)
         each = self.scheme.updates_per_environment_step()
         num_updates = round(self.options.steps * (1 if each is None else each))
         algorithm = self.algorithm.for_run(max(num_updates, 1))

@@ -43,7 +43,7 @@ class TestBadInput:
             ("train Hopper-v5 --steps 0", "steps must be at least 1, not 0"),
             (
                 "train Hopper-v5 --distance action",
-                "distance is a field of sac, sac_2018, redq, droq, tqc, crossq, xqc, "
+                "distance is a field of sac, sac_2018, redq, droq, tqc, crossq, xqc, flashsac, "
                 "not of scheme p3s with td3",
             ),
             ("train Hopper-v5 --own-share 1.5", "own_share must be between 0 and 1, not 1.5"),

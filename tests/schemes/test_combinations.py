@@ -25,7 +25,7 @@ from tests.networks_for_tests import BatchRenorm
 SCHEMES = ("single", "p3s", "sharing", "resetting", "distributed", "center", "pbt", "pb2", "dvd")
 OFF_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, OffPolicy)]
 NETWORKS = ("mlp", BatchRenorm.name)
-RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3", "xqc")
+RELATED = ("redq", "droq", "tqc", "crossq", "crossq_td3", "xqc", "flashsac")
 """Algorithms whose methods are those of another one here: one combination of theirs is fast."""
 KEY = jax.random.key(3)
 

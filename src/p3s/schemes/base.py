@@ -279,7 +279,7 @@ class StepScheme(Scheme):
         return self.num_envs if self.updates_per_step == "N" else self.updates_per_step
 
     def updates_per_environment_step(self) -> float | None:
-        return self.num_updates / self.num_envs
+        return self.num_updates / max(self.num_envs, 1)  # fields may still be unchecked
 
     @property
     def num_random_steps(self) -> int:
