@@ -35,7 +35,18 @@ from p3s.train import Training
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
 
-IN_SLOW_TESTS = ("ddpg", "sac_2018", "redq", "droq", "tqc", "crossq_td3", "sql", "crossq", "xqc")
+IN_SLOW_TESTS = (
+    "ddpg",
+    "sac_2018",
+    "redq",
+    "droq",
+    "tqc",
+    "crossq_td3",
+    "sql",
+    "crossq",
+    "xqc",
+    "flashsac",
+)
 
 
 def off_policy(*more_in_slow_tests: str) -> list:

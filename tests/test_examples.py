@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-STEPS = {"quickstart": 600, "own_environment": 600, "own_scheme": 600, "policy_without_jax": 600,
+STEPS = {"quickstart": 600, "own_environment": 600, "own_scheme": 1200, "policy_without_jax": 600,
          "delayed_rewards": 4000, "study": 400}  # fmt: skip
 MODULES = ("awac", "residual")
 """Classes to import: test_plugins.py and test_networks.py train them."""

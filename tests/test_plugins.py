@@ -22,7 +22,7 @@ from p3s.networks import MLP, NETWORKS, Network
 from p3s.runs import opening
 from p3s.runs.records import read_config, write_config
 from p3s.schemes import SCHEMES, Sharing
-from tests.helpers import ROOT, record, small_config
+from tests.helpers import ROOT, record, small_config, small_training
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,8 @@ def as_it_was(monkeypatch):
     for registry, before in kept:
         registry.clear()
         registry.update(before)
-    sys.modules.pop("examples.awac", None)
+    for name in ("awac", "own_scheme"):
+        sys.modules.pop(f"examples.{name}", None)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,12 @@ class TestWorkedExample:
         assert [row["step"] for row in whole["evaluations"]] == [200, 400, 600]
         assert whole["metrics"][-1]["learners"]["policy_loss"][0] > 0
 
+    def test_a_scheme_that_it_cannot_serve_is_refused(self):
+        """Its policy step leaves out what `dvd` adds to the losses of policies."""
+        config = resolve("Pendulum-v1", "dvd", "examples.awac:AWAC")
+        with pytest.raises(UserError, match="of awac takes no further terms"):
+            config.check()
+
     def test_config_names_the_module(self, run):
         written = json.loads((run / "whole/config.json").read_text())
         assert (written["algorithm"], written["modules"]) == ("awac", ["examples.awac"])
@@ -99,8 +106,8 @@ class TestWorkedExample:
             assert exit_.value.code == code
         assert "is not known: import the module" in capsys.readouterr().err
 
-    def test_every_scheme_takes_it(self):
-        for scheme in set(SCHEMES) - {"rollout"}:
+    def test_every_other_scheme_takes_it(self):
+        for scheme in set(SCHEMES) - {"rollout", "dvd"}:
             config = small_config("Pendulum-v1", scheme, algorithm="examples.awac:AWAC")
             config.check()
             assert Config.from_json(config.to_json()) == config
@@ -109,6 +116,16 @@ class TestWorkedExample:
         write_config(tmp_path, {**read_config(run / "whole"), "modules": ["gone"]})
         with pytest.raises(UserError, match="the module 'gone' cannot be imported"):
             opening.load_config(tmp_path)
+
+
+def test_the_scheme_of_the_examples_writes_down_how_far_learners_are_apart():
+    scheme = plugins.find(SCHEMES, "scheme", "examples.own_scheme:Observed")
+    training = small_training("Pendulum-v1", scheme=scheme.name, evaluation_period=0)
+    training.run(200)
+    apart = [training.last_review["apart"]]
+    training.run(400)
+    apart.append(training.last_review["apart"])
+    assert 0 < apart[0] < apart[1]
 
 
 class TestNames:

@@ -19,7 +19,7 @@ from p3s.presets import ERL_DDPG, KL_PER_SQUARE, PRESETS
 from p3s.study.reading import parse
 from tests.helpers import SMALL
 
-GAUSSIAN = ("sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc")
+GAUSSIAN = ("sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc", "flashsac")
 
 
 def test_random_phase():
@@ -155,7 +155,9 @@ class TestSmallestRadius:
         """Their distance is TD3's, and so is its unit."""
         for algorithm, chosen in product(GAUSSIAN, ({}, {"preset": "paper", "distance": "action"})):
             for env, d_min in (("Hopper-v5", 0.05), ("Ant-v5", 0.02), ("Pendulum-v1", 0.05)):
-                assert resolve(env, algorithm=algorithm, **chosen).scheme.d_min == d_min
+                made = resolve(env, algorithm=algorithm, **chosen)
+                assert made.algorithm.distance == "action"
+                assert made.scheme.d_min == d_min
 
     def test_of_squares_and_of_discrete_actions(self):
         assert resolve("Ant-v5", algorithm="sql").scheme.d_min == 0.02

@@ -64,6 +64,8 @@ class Config:
         if self.algorithm.on_policy and self.options.buffer_size != RunOptions.buffer_size:
             problem = f"{self.algorithm.name} keeps no replay: leave buffer_size out"
         side_by_side = isinstance(self.scheme, StepScheme) and self.scheme.num_trained > 1
+        if self.options.on_divergence == "replace" and self.scheme.follows_episodes:
+            problem = "on_divergence replace is for a guide that is a learner (guide_source)"
         if self.options.on_divergence == "replace" and not side_by_side:
             problem = "on_divergence replace needs several learners that learn side by side"
         problem = problem or self._problem_of_shards() or self._problem_of_devices()
@@ -89,6 +91,8 @@ class Config:
         if not scheme.can_be_split:
             able = ", ".join(name for name, made in SCHEMES.items() if made.can_be_split)
             return f"scheme {scheme.name} cannot be split into shards; these can: {able}"
+        if scheme.follows_episodes:
+            return "guide_source snapshot is for runs without shards"
         if options.shards > scheme.num_learners:
             return f"shards must be at most {scheme.num_learners}, the number of learners"
         if options.exchange_period > max(scheme.first_update // scheme.num_envs, 1):
@@ -153,8 +157,6 @@ class Config:
 
         In rounds of whole episodes a learner makes about one update per environment step.
         """
-        for part in (self.options, self.scheme):
-            check_fields(part)
         each = self.scheme.updates_per_environment_step()
         num_updates = round(self.options.steps * (1 if each is None else each))
         algorithm = self.algorithm.for_run(max(num_updates, 1))
@@ -250,13 +252,18 @@ def _as_field(name: str, value: Any, expected: Any) -> Any:
         raise UserError(f"{name}: {error}") from error
 
 
-def _misplaced(key: str, known: set[str], scheme: str, algorithm: str) -> UserError:
-    """The error for a field that these two do not have: whose it is, or what comes near it."""
-    owners = [
+def owners_of(key: str) -> list[str]:
+    """The schemes and algorithms that have a field of this name."""
+    return [
         owner
         for owner, made in {**SCHEMES, **ALGORITHMS}.items()
         if key in {f.name for f in dataclasses.fields(made)}
     ]
+
+
+def misplaced(key: str, known: set[str], scheme: str, algorithm: str) -> UserError:
+    """The error for a field that these two do not have: whose it is, or what comes near it."""
+    owners = owners_of(key)
     if key in ELSEWHERE:
         return UserError(f"{key} is no field: {ELSEWHERE[key]}")
     if not owners:
@@ -308,7 +315,7 @@ def resolve_values(
         if key not in every and new_name(key, every) in every:
             raise UserError(f"{key} is now called {new_name(key, every)}")
         if key not in every:
-            raise _misplaced(key, every, scheme, learned_by.name)
+            raise misplaced(key, every, scheme, learned_by.name)
     types = field_types(*groups)
     fields = {key: _as_field(key, value, types[key]) for key, value in fields.items()}
     counted = "num_copies" if "num_copies" in every else "num_learners"

@@ -26,7 +26,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "distances_exclude": "period_best",
         "random_steps": "initial_steps",
         "guide_from_start": True,
-        "distance": "kl",
         "initialization": "fan_in",
         # CEM-TD3: Appendix D's description, and the CEM-RL code that it was run with.
         "selection": "random",
@@ -47,7 +46,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "distances_exclude": "new_best",
         "random_steps": "next_thousand",
         "guide_from_start": False,
-        "distance": "kl",
         "initialization": "xavier",
         "selection": "first",
         "sampling": "mirrored",
@@ -194,6 +192,9 @@ CROSSQ_SWIMMER_DISCOUNT = 0.9999
 XQC_HORIZON = 1 / 5
 XQC_DISCOUNTS = (0.95, 0.995)
 
+# FlashSAC's code.
+FLASHSAC_INITIAL_TOTAL_STEPS = 10_000
+
 # Updates per environment step in the codes of those who make several.
 MANY_UPDATES = {"redq": 20, "droq": 20, "xqc": 2}
 
@@ -213,7 +214,6 @@ def preset_fields(
 
     distance: the user's choice between KL and distance of actions, in whose unit d_min is.
     """
-    from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
     from p3s.schemes.pbt import PBT
 
     family, delayed = (env.family, env.is_delayed) if env is not None else ("", False)
@@ -236,9 +236,8 @@ def preset_fields(
     original = ORIGINAL_ALGORITHMS.get((scheme, algorithm.name), {}) if preset == "authors" else {}
     known = preset_of(env) if preset == DEFAULT_PRESET else None
     own = {} if known is None else known.values(algorithm.name, algorithm.on_policy)
-    distance = distance or PRESETS[preset]["distance"]
-    in_kl = issubclass(algorithm, GaussianActorCritic) and distance == "kl"
-    unit = KL_PER_SQUARE if in_kl else 1.0
+    own_distance = PRESETS[preset].get("distance", getattr(algorithm, "distance", None))
+    unit = KL_PER_SQUARE if (distance or own_distance) == "kl" else 1.0
     fields = {
         **PRESETS[preset],
         **own_code,
@@ -277,6 +276,9 @@ def _algorithm_fields(
         length = None if env is None else env.episode_length
         discount = {} if length is None else {"discount_factor": xqc_discount(length)}
         return {"initial_steps": _own_steps(CROSSQ_INITIAL_TOTAL_STEPS, num_envs), **discount}
+    if algorithm == "flashsac":
+        initial_steps = _own_steps(FLASHSAC_INITIAL_TOTAL_STEPS, num_envs)
+        return {"initial_steps": initial_steps, "initialization": "orthogonal"}
     if algorithm == "tqc":
         return {"num_dropped": TQC_NUM_DROPPED[family]} if family in TQC_NUM_DROPPED else {}
     if algorithm not in ("sac_2018", "sql"):

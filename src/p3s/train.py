@@ -35,7 +35,7 @@ from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.experience.returns import make_returns
 from p3s.learning.counters import Counters
 from p3s.learning.divergence import DivergenceGuard
-from p3s.learning.health import Health
+from p3s.learning.health import Checkup, Health
 from p3s.learning.metrics import MetricsWindow
 from p3s.learning.updater import Updater
 from p3s.policy import Policy, policy_of
@@ -65,7 +65,7 @@ class Training:
         self.returns = make_returns(self.scheme)
         self.counters = Counters()
         self.evaluations = EvaluationQueue(self._make_workers(overlap))
-        self.health = Health(self.scheme, self.spec, self.experience)
+        self.health = Health(self.scheme)
         self.best_policy = BestPolicy()
         self.folder: RunFolder | NoFolder = NoFolder()
         self.stop_requested, self._checkpoint_due = False, False
@@ -96,6 +96,7 @@ class Training:
             self.updater, self.returns, self.counters, options.seed,
             replaces=options.on_divergence == "replace",
         )  # fmt: skip
+        self.checkup = Checkup(self.scheme, self.spec, self.experience)
         return Evaluator(make, config.algorithm, options.seed, options.evaluation_workers)
 
     def run(self, until: int, callback: Callable[[Training], Any] | None = None) -> None:
@@ -156,6 +157,7 @@ class Training:
         due = self.rhythm.after(counters.time_step, active, ended)
         self.updater.begin_backlog(due.backlog)
         self.updater.update(due.updates, environments.observations)
+        self.updater.end_episodes(ended)
         if due.review:
             self._append("lineage", self.divergence.check())
             self.last_review = self.updater.review(self.returns)
@@ -239,9 +241,8 @@ class Training:
     def _settle(self) -> None:
         """Wait for all metrics, and look at them."""
         self.updater.settle()
-        metrics = self.updater.metrics
-        policy_steps = metrics.counts.get("policy_loss", 0)
-        self.health.see_learners(self.updater.state, metrics.means(), policy_steps)
+        means, updates = self.metrics.means(), self.counters.updates
+        self.health.say(self.checkup.signs(self.updater.state, means, updates))
 
     def _append(self, stream: str, rows: list[dict[str, Any]]) -> None:
         for row in rows:

@@ -40,6 +40,24 @@ def make(algorithm: str, **fields) -> Algorithm:
     return ALGORITHMS[algorithm](hidden_sizes=(16, 15), batch_size=7, **fields)
 
 
+@pytest.mark.parametrize(
+    "algorithm", [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
+)
+def test_it_says_whether_it_takes_further_loss_terms(algorithm):
+    made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
+    learner, asked = made.init(jax.random.key(0), spec), []
+
+    def term(policy):
+        asked.append(policy)
+        return jnp.float32(0.0)
+
+    guide = Guide(learner.policy, jnp.float32(0.0), term)
+    jax.eval_shape(
+        lambda: made.policy_step(learner, random_batch(spec, 0), guide, jax.random.key(1))
+    )
+    assert made.takes_loss_terms == bool(asked)
+
+
 @pytest.mark.parametrize("algorithm", OFF_POLICY)
 class TestContract:
     def test_trains_and_repeats_itself(self, algorithm):

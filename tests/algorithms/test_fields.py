@@ -37,7 +37,8 @@ class Linear(Network):
 
 
 def make(algorithm: str, **fields) -> Algorithm:
-    return ALGORITHMS[algorithm](hidden_sizes=(16, 15), batch_size=7, **fields)
+    sizes = (16, 16) if algorithm == "flashsac" else (16, 15)
+    return ALGORITHMS[algorithm](hidden_sizes=sizes, batch_size=7, **fields)
 
 
 @pytest.mark.parametrize("algorithm", off_policy("crossq"))
@@ -52,7 +53,7 @@ class TestFields:
         "exploration_noise_kind": "gaussian",
         "policy_hidden_sizes": (16, 14), "policy_activation": "tanh", "policy_layer_norm": True,
         "precision": "bfloat16", "subset_size": 1, "policy_estimate": "mean",
-        "num_quantiles": 5, "num_dropped": 0, "num_bins": 51,
+        "num_quantiles": 5, "num_dropped": 0, "num_bins": 51, "distance": "action",
     }  # fmt: skip
     only_in_updates = (
         "double", "num_value_actions", "num_particles", "subset_size", "policy_estimate",
@@ -60,8 +61,9 @@ class TestFields:
     )  # fmt: skip
     elsewhere = (
         "batch_size", "policy_period", "n_step", "normalize_observations", "normalize_rewards",
+        "noise_repeat",
     )  # fmt: skip
-    """Used by the loop, not by the algorithm: ../schemes/test_fields.py."""
+    """Used by the loop, not by the algorithm: ../schemes/test_fields.py, test_flashsac.py."""
 
     def numbers(self, made: Algorithm) -> dict[str, float]:
         values = {f.name: getattr(made, f.name) for f in dataclasses.fields(made)}
@@ -119,7 +121,9 @@ class TestFields:
         for index, name in enumerate(numbers, start=1):
             same = all(np.array_equal(leaf[0], leaf[index]) for leaf in leaves(histories))
             assert not same, name
-        for name, value in self.shaping.items():
+        blocks = {"hidden_sizes": (14, 14), "policy_hidden_sizes": (14, 14)}
+        shaping = {**self.shaping, **(blocks if algorithm == "flashsac" else {})}
+        for name, value in shaping.items():
             if not hasattr(made, name):
                 continue
             other = dataclasses.replace(made, **{name: value})

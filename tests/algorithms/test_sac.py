@@ -106,6 +106,19 @@ class TestSAC:
             assert np.sign(log_temperature) == sign
             assert abs(log_temperature) == pytest.approx(3e-4, rel=1e-3)
 
+    def test_what_a_subclass_keeps_stays(self):
+        """An algorithm derived from SAC may have a number and a target of its own."""
+        own, policy = {"own": jnp.float32(7.0)}, self.learner.policy
+        learner = self.learner._replace(
+            extra={**self.learner.extra, **own},
+            targets={**self.learner.targets, "policy": policy},
+        )
+        algorithm, key = SAC(**TINY), jax.random.key(0)
+        after, _ = algorithm.value_step(learner, self.batch, key)
+        after, _ = algorithm.policy_step(after, self.batch, Guide(policy, jnp.float32(0.0)), key)
+        assert jax.tree.structure(after) == jax.tree.structure(learner)
+        assert after.extra["own"] == own["own"]
+
     def test_state_value_loss(self):
         """2018: V is drawn to min Q(s, a~) - alpha log pi, Q to scale * r + discount gamma V'."""
         algorithm = SAC2018(**TINY, temperature=0.3, reward_scale=2.0, discount_factor=0.9)

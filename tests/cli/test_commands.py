@@ -42,6 +42,20 @@ class TestBadInput:
             ("train Hopper-v5 --num-learners 0", "num_learners must be at least 1, not 0"),
             ("train Hopper-v5 --steps 0", "steps must be at least 1, not 0"),
             (
+                "train Hopper-v5 --distance action",
+                "distance is a field of sac, sac_2018, redq, droq, tqc, crossq, xqc, flashsac, "
+                "not of scheme p3s with td3",
+            ),
+            ("train Hopper-v5 --own-share 1.5", "own_share must be between 0 and 1, not 1.5"),
+            (
+                "train Hopper-v5 --scheme cem --own-share 0.5",
+                "not of scheme cem with td3",
+            ),
+            (
+                "train Hopper-v5 --scheme single --own-share 0.5",
+                "own_share is for several learners that share a replay",
+            ),
+            (
                 "train Hopper-v5 --delay 0",
                 "delay must be a whole number of at least 1 or 'end', not 0",
             ),

@@ -39,13 +39,13 @@ class TestCommand:
         assert "time:" not in output
 
     def test_show_with_another_preset(self, capsys):
-        shown = ["study", "show", "selection", "--no-calibrate", "--only", "env=Hopper,seed=0"]
-        assert "presets authors (TD3, P3S authors, " in call(capsys, *shown)[1]
+        shown = ["study", "show", "appendix-f", "--no-calibrate", "--only", "seed=0"]
+        assert "\npresets paper (P3S-TD3, TD3); authors (ERL)\n" in call(capsys, *shown)[1]
         code, output, _ = call(capsys, *shown, "--preset", "recommended", "--steps", 3000)
         assert code == 0
-        assert "6 cells of up to 3,000 steps" in output
-        assert re.search(r"presets recommended \(TD3, .*\); paper \(P3S paper\)\n", output)
-        assert "\npreset paper\n" in call(capsys, *shown, "--only", "method=P3S paper")[1]
+        assert "3 cells of up to 3,000 steps" in output
+        assert "\npresets recommended (P3S-TD3, TD3); authors (ERL)\n" in output
+        assert "\npreset authors\n" in call(capsys, *shown, "--only", "method=ERL")[1]
 
     def test_show_calibrates(self, capsys, tmp_path, monkeypatch):
         monkeypatch.setattr(estimate, "TRAINING_SECONDS", 0.2)

@@ -27,16 +27,24 @@ def sharded(path, steps: int = 800, stop: int | None = None, **fields):
     return training
 
 
-@pytest.mark.parametrize("scheme", SPLIT)
-def test_one_shard_that_exchanges_every_step_is_a_run_in_one_piece(scheme, tmp_path):
-    fields = {"scheme": scheme, "review_period": REVIEWED.get(scheme, 25)}
+def assert_one_shard_is_whole(folder, **fields) -> None:
+    """One shard that exchanges every step is a run in one piece."""
     config = small_config(steps=600, checkpoint_period=150, **fields)
-    whole = opening.begin(config, tmp_path / "whole")
+    whole = opening.begin(config, folder / "whole")
     whole.run(600)
     whole.close()
-    sharded(tmp_path / "sharded", 600, shards=1, exchange_period=1, **fields)
-    ours, theirs = record(tmp_path / "sharded"), record(tmp_path / "whole")
-    assert ours == theirs
+    sharded(folder / "sharded", 600, shards=1, exchange_period=1, **fields)
+    assert record(folder / "sharded") == record(folder / "whole")
+
+
+@pytest.mark.parametrize("scheme", SPLIT)
+def test_one_shard_that_exchanges_every_step_is_a_run_in_one_piece(scheme, tmp_path):
+    assert_one_shard_is_whole(tmp_path, scheme=scheme, review_period=REVIEWED.get(scheme, 25))
+
+
+def test_one_shard_normalizes_as_a_run_in_one_piece_does(tmp_path):
+    fields = {"normalize_observations": True, "normalize_rewards": True, "n_step": 2}
+    assert_one_shard_is_whole(tmp_path, **fields)
 
 
 @pytest.mark.parametrize("scheme", SPLIT)

@@ -57,6 +57,23 @@ def test_samples_only_what_was_added_and_all_of_it():
     assert set(sample[..., 0].ravel()) == {0, 1, 2, 3, 4}
 
 
+@pytest.mark.parametrize("steps", [3, 40])
+@pytest.mark.parametrize("coming", [0, 3])
+def test_own_rows_are_those_of_their_writer(steps: int, coming: int):
+    """Row k is writer k modulo 3's; the ring of 50 wraps within a step."""
+    filled = ring(50)
+    filled.add(pack(SPEC, stamped(np.arange(3 * steps))))
+    draws = [
+        filled.draw(np.random.default_rng(seed), (3, 3), coming, num_own=2) for seed in range(2000)
+    ]
+    places = np.concatenate([draw for draw in draws if draw is not None], axis=1)
+    ids = filled.rows[places, 0].reshape(3, -1, 3)
+    kept = range(max(0, 3 * steps + coming - 50), 3 * steps)
+    for writer, own in enumerate(ids[..., :2]):
+        assert set(own.ravel()) == {k for k in kept if k % 3 == writer}
+    assert set(ids[..., 2:].ravel()) == set(kept)
+
+
 def test_an_update_draws_by_its_number_alone():
     ours, theirs = replay(100), replay(100)
     for index in range(0, 30, 5):

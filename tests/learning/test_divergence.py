@@ -121,3 +121,18 @@ def test_killed_after_a_replacement_and_resumed(tmp_path, capsys):
     assert any(row.get("replaced") == [1] for row in found["lineage"])
     assert record(tmp_path / "parts") == found
     assert call(capsys, "watch", tmp_path / "whole", "--once")[0] == 0
+
+
+def test_a_replacement_is_not_taken_for_a_review_on_resume(tmp_path, capsys):
+    fields = {"review_period": 50, "checkpoint_period": 100, "on_divergence": "replace"}
+    training = opening.begin(small_config(steps=600, **fields), tmp_path / "run")
+    training.run(600, callback=lambda now: now.total_steps < 250)
+    poison(training, 1)
+    training.run(600, callback=lambda now: now.total_steps < 300)
+    training.close()
+    again, _ = opening.reopen(tmp_path / "run")
+    again.close()
+    assert again.total_steps == 300
+    assert "replaced" in record(tmp_path / "run")["lineage"][-1]
+    assert again.last_review["step"] == training.last_review["step"] == 200
+    assert again.last_review["best"] == training.last_review["best"]

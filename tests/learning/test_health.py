@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from p3s.trees import merge, trained
-from tests.helpers import small_training
+from p3s.runs import opening
+from tests.helpers import small_config, small_training
 
 
 def test_a_healthy_run_says_nothing(capsys):
@@ -28,32 +27,41 @@ def test_beta_of_a_run(capsys):
     assert "at its lower bound" in capsys.readouterr().err
 
 
-def test_a_saturated_policy(capsys):
-    """Weights so large that the derivative of tanh is zero to the bit."""
-    training = small_training(evaluation_period=0, updates_per_step=4)
-    training.run(100)
-    learners = training.updater.state.learners
-    wide = jax.tree.map(lambda leaf: leaf.at[1].add(1e6), trained(learners.policy))
-    learners = training.scheme.algorithm.with_policy(learners, merge(wide, learners.policy))
-    training.updater.state = training.updater.state._replace(learners=learners)
+def unsound(capsys, shards: int | None, part: str, spoil) -> str:
+    """What a run says whose learner 2 was spoiled in this part of its state."""
+    fields = {"updates_per_step": 4, "evaluation_period": 0, "shards": shards}
+    config = small_config(**fields, **({"exchange_period": 5} if shards else {}))
+    training = opening.make_training(config, opening.env_maker(config))
+    training.run(200)
+    snapshot = training.snapshot()
+    for name, leaf in snapshot["state"].items():
+        if name.startswith(f"learners/{part}/"):
+            leaf = leaf.copy()
+            leaf[2] = spoil(leaf[2])
+            snapshot["state"][name] = leaf
+    training.resume(snapshot)
     training.run(2000)
-    said = capsys.readouterr().err
-    assert said.count("the policy of learner 1 has not moved") == 1
+    training.close()
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+def test_a_saturated_policy(capsys, shards):
+    """Weights so large that the derivative of tanh is zero to the bit."""
+    said = unsound(capsys, shards, "policy", lambda leaf: leaf + np.float32(1e6))
+    assert said.count("the policy of learner 2 has not moved") == 1
     assert "learner 0" not in said
 
 
-def test_exploding_values(capsys):
-    training = small_training(evaluation_period=0)
-    training.run(200)
-    learners = training.updater.state.learners
-    huge = jax.tree.map(
-        lambda leaf: leaf.at[2].multiply(jnp.float32(1e3)), learners.targets["value"]
-    )
-    targets = {**learners.targets, "value": huge}
-    training.updater.state = training.updater.state._replace(
-        learners=learners._replace(targets=targets)
-    )
-    training.run(400)
-    said = capsys.readouterr().err
+def test_a_policy_that_is_a_value_function_too(capsys):
+    """DQN has one loss. Steps this small move no weight by a bit."""
+    fields = {"algorithm": "dqn", "learning_rate": 1e-30, "updates_per_step": 4}
+    small_training("CartPole-v1", evaluation_period=0, **fields).run(1000)
+    assert capsys.readouterr().err.count("the policy of learner 0 has not moved") == 1
+
+
+@pytest.mark.parametrize("shards", [None, 2])
+def test_exploding_values(capsys, shards):
+    said = unsound(capsys, shards, "targets/value", lambda leaf: leaf * np.float32(1e3))
     assert said.count("the values of learner 2 explode") == 1
     assert "learner 1" not in said

@@ -119,7 +119,11 @@ def test_on_policy_the_noiseless_episodes_decide(tmp_path):
     evaluations, best = Evaluations(tmp_path), BestPolicy()
     for noisy, noiseless in ((3.5, 25.0), (2.5, 35.0), (9.0, 30.0)):
         evaluations.training.counters.total_steps += 1
-        row = {"champion": 0, "champion_return": noisy, "deterministic_returns": [[noiseless] * 2]}
+        row = {
+            "champion": 0,
+            **dict.fromkeys(("score", "champion_return"), noisy),
+            **{f"deterministic_{name}": noiseless for name in ("score", "champion_return")},
+        }
         best.see(policy_of(evaluations.training), row)
     best.save(tmp_path)
     about = p3s.load(tmp_path / BEST).about["run"]

@@ -31,6 +31,7 @@ class TestRecords:
         assert last["updates"] == 4 * (800 // 4 - 19)  # the first follows own step 20
         assert set(last) == {
             "step", "updates", "learner_returns", "score", "mean", "champion", "champion_return",
+            "chief_pick", "chief_return",
         }  # fmt: skip
         assert {"step", "best", "beta", "spread", "change", "recent_returns"} == set(
             written["lineage"][-1]

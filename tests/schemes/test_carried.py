@@ -55,7 +55,8 @@ def started(scheme):
 
 
 def review(scheme, state, returns):
-    return scheme.review(state, np.array(returns)[:, None], SEEN, np.random.default_rng(0))
+    recent = np.repeat(np.array(returns)[:, None], scheme.num_recent, axis=1)
+    return scheme.review(state, recent, SEEN, np.random.default_rng(0))
 
 
 class TestGuidance:

@@ -20,7 +20,8 @@ OTHER_VALUES = {
         "skip_random_episodes": True,
         "beta": 3.0, "rho": 0.1, "d_min": 1.0, "beta_limit": 1.0,
         "distance_estimate": "every_minibatch", "distances_exclude": "new_best",
-        "guide_from_start": False, "batch_size": 9, "policy_period": 3, "n_step": 3,
+        "guide_from_start": False, "guide_source": "snapshot", "return_memory": 10,
+        "own_share": 0.5, "batch_size": 9, "policy_period": 3, "n_step": 3,
         "normalize_observations": True, "normalize_rewards": True,
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
@@ -38,6 +39,7 @@ OTHER_VALUES = {
 }  # fmt: skip
 """For every field of the schemes, and those of algorithms that the loop uses, another value."""
 P3S_OWN = ("beta", "rho", "d_min", "beta_limit", "distance_estimate", "distances_exclude")
+P3S_OWN += ("guide_source", "return_memory", "own_share")
 """Fields of p3s that are tried in the fast tests."""
 
 OTHER_VALUES_OF_ROUNDS = {

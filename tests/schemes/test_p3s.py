@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
+from p3s.envs import make_env
+from p3s.errors import UserError
 from p3s.schemes import P3S
 from p3s.schemes.p3s import P3SState
 from p3s.train import Training
 from p3s.types import EnvSpec, Transition
-from tests.helpers import leaves, small_training
+from tests.helpers import assert_same_bits, leaves, small_config, small_training
 
 DRAW = np.random.default_rng(0)
 
@@ -124,6 +127,92 @@ class TestP3S:
         returns = np.full((3, 1), np.nan)
         _, review = scheme.review(self.state(), returns, np.ones((5, 2), np.float32), DRAW)
         assert (review["best"], review["beta"]) == (None, 1.0)
+
+
+class TestSnapshots:
+    """The guide is a policy that has played a whole episode."""
+
+    scheme = dataclasses.replace(TestP3S.scheme, guide_source="snapshot")
+
+    def state(self) -> P3SState:
+        """Learner i's present policy holds i, its actor 10 + i, what it played before 20 + i."""
+        start = self.scheme.init(jax.random.key(0), TestP3S.spec)
+
+        def holding(first: int):
+            def fill(leaf):
+                shape = (-1, *[1] * (leaf.ndim - 1))
+                return np.zeros_like(leaf) + np.arange(first, first + 3).reshape(shape)
+
+            return jax.tree.map(fill, self.scheme.policies(start))
+
+        learners = self.scheme.algorithm.with_policy(start.learners, holding(0))
+        return start._replace(learners=learners, actors=holding(10), played=holding(20))
+
+    def held(self, policies) -> list[float]:
+        leaf = leaves(policies)[0]
+        return [float(own.ravel()[0]) for own in leaf]
+
+    def test_an_end_hands_on_what_acted_and_what_acts(self):
+        after = self.scheme.end_episodes(self.state(), np.array([False, True, False]))
+        assert self.held(after.actors) == [10, 1, 12]
+        assert self.held(after.played) == [20, 11, 22]
+        assert self.held(self.scheme.acting(after)[0]) == [10, 1, 12]
+        assert self.held(self.scheme.policies(after)) == [0, 1, 2]
+
+    def test_the_policy_of_the_best_latest_episode_guides(self):
+        returns = np.array([[3.0], [1.0], [np.nan]])
+        seen = np.zeros((5, 2), np.float32)
+        after, review = self.scheme.review(self.state(), returns, seen, DRAW)
+        assert review["best"] == 0
+        assert float(leaves(after.guide)[0].ravel()[0]) == 20
+
+    def test_one_policy_plays_an_episode(self):
+        """Learners move, their actors wait for the end of the episode: 50 steps in Reacher."""
+        training = small_training("Reacher-v5", num_learners=2, guide_source="snapshot")
+        training.run(2 * 51)
+        before = jax.tree.map(np.array, training.updater.state.actors)
+        training.run(2 * 99)
+        assert all(map(np.array_equal, leaves(before), leaves(training.updater.state.actors)))
+        training.run(2 * 100)
+        after = training.updater.state
+        assert all(map(np.array_equal, leaves(before), leaves(after.played)))
+        assert not any(map(np.array_equal, leaves(before), leaves(after.actors)))
+        assert all(
+            map(np.array_equal, leaves(training.scheme.policies(after)), leaves(after.actors))
+        )
+        assert training.last_review["best"] is not None
+        training.close()
+
+    @pytest.mark.parametrize("updates_per_step", [1, 2])
+    def test_what_overlaps_and_what_is_resumed_changes_nothing(self, updates_per_step):
+        fields = {"guide_source": "snapshot", "updates_per_step": updates_per_step}
+        config = small_config("Reacher-v5", **fields)
+        plain, resumed = (
+            Training(config, partial(make_env, config.env), overlap=False) for _ in range(2)
+        )
+        overlapping = small_training("Reacher-v5", **fields)
+        overlapping.run(500)
+        plain.run(500)
+        assert_same_bits(plain, overlapping)
+        ring = overlapping.experience.ring
+        resumed.experience.ring.rows[:] = ring.rows
+        resumed.experience.ring.num_added = ring.num_added
+        resumed.resume(overlapping.snapshot())
+        for training in (resumed, overlapping):
+            training.run(900)
+        assert_same_bits(resumed, overlapping)
+
+    @pytest.mark.parametrize(
+        ("fields", "problem"),
+        [
+            ({"shards": 2}, "guide_source snapshot is for runs without shards"),
+            ({"on_divergence": "replace"}, "is for a guide that is a learner"),
+            ({"return_memory": 100}, "leave return_memory out"),
+        ],
+    )
+    def test_what_it_cannot_be_combined_with(self, fields, problem):
+        with pytest.raises(UserError, match=problem):
+            small_config(guide_source="snapshot", **fields).check()
 
 
 class TestBounds:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from p3s.algorithms.ddpg import DDPG
     from p3s.algorithms.dqn import DQN
     from p3s.algorithms.droq import DroQ
+    from p3s.algorithms.flashsac import FlashSAC
     from p3s.algorithms.ppo import PPO
     from p3s.algorithms.redq import REDQ
     from p3s.algorithms.sac import SAC
@@ -76,6 +77,11 @@ ALGORITHMS: Registry[Algorithm] = Registry(
             "Soft actor-critic with binned returns, batch normalization and unit weights.",
             "continuous",
         ),
+        "flashsac": Listed(
+            "p3s.algorithms.flashsac:FlashSAC",
+            "Soft actor-critic with residual networks, binned returns and held noise.",
+            "continuous",
+        ),
         "sql": Listed(
             "p3s.algorithms.sql:SQL",
             "Soft Q-learning with a sampler for a policy.",
@@ -130,5 +136,6 @@ __all__ = [
     "CrossQ",
     "CrossQTD3",
     "DroQ",
+    "FlashSAC",
     "SACDiscrete",
 ]

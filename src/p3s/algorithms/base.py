@@ -24,6 +24,8 @@ class Algorithm:
     actions: ClassVar[Literal["continuous", "discrete", "both"]]
     has_own_policy: ClassVar[bool] = True
     """Whether it has a policy beside its value functions; in DQN the one is the other."""
+    takes_loss_terms: ClassVar[bool] = False
+    """Whether the loss of its policy includes `guide.term`, by which a scheme adds to it."""
     squashed: ClassVar[bool] = True
     """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
@@ -57,6 +59,13 @@ class Algorithm:
         If there are any, `act` takes `past_keys` too: the keys of those steps, latest first.
         """
         return 0
+
+    def noise_step(self, key: jax.Array, step: jax.Array) -> jax.Array:
+        """The step whose noise an exploring action takes: this one, unless noise is held.
+
+        key: of the run's actions, the same for all learners.
+        """
+        return step
 
     def value_step(
         self, learner: Learner, batch: Transition, key: jax.Array

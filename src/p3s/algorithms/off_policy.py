@@ -62,7 +62,8 @@ class OffPolicy(Algorithm):
     """Discount factor (γ)."""
     initialization: Initialization = "fan_in"
     """Initial weights: U(±1/√fan_in) (TD3's code), or Xavier with zero biases, by the fan-in of
-    each input (xavier, authors) or of all inputs together (xavier_joint, REDQ's code)."""
+    each input (xavier, authors) or of all inputs together (xavier_joint, REDQ's code), or
+    orthogonal (FlashSAC's code)."""
     activation: Activation = "relu"
     """Activation between the layers of every network."""
     layer_norm: bool = False
@@ -72,8 +73,13 @@ class OffPolicy(Algorithm):
     has it); everything else stays float32."""
     network: str = "auto"
     """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms),
-    batch_norm (with XQC's norms and unit weights), a registered network of your own, or auto: conv
-    for images and mlp for everything else."""
+    batch_norm (with XQC's norms and unit weights), residual (FlashSAC's blocks), a registered
+    network of your own, or auto: conv for images and mlp for everything else."""
+
+    @property
+    def return_limit(self) -> float | None:
+        """With `normalize_rewards`: no discounted return so far is larger than this, if any."""
+        return None
 
     def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
         """One estimate from those of the value networks, (networks, ...) -> (...): the smallest.

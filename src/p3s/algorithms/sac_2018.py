@@ -53,6 +53,7 @@ class SAC2018(GaussianActorCritic, WithTargets):
     """Soft actor-critic with a V network and a fixed temperature."""
 
     name: ClassVar[str] = "sac_2018"
+    takes_loss_terms: ClassVar[bool] = True
 
     temperature: NonNegative = 1.0
     """Weight of the entropy (α)."""

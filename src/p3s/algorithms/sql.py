@@ -165,6 +165,7 @@ class SQL(ActorCritic, WithTargets):
 
     name: ClassVar[str] = "sql"
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
+    takes_loss_terms: ClassVar[bool] = True
 
     hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of every network."""

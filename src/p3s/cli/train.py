@@ -19,7 +19,7 @@ import tyro
 from p3s.cli.arguments import Environment, Wrappers, literal
 from p3s.cli.early import value_of
 from p3s.cluster.recovery import Recovery
-from p3s.config import Config, resolve_values
+from p3s.config import Config, misplaced, owners_of, resolve_values
 from p3s.envs import make_env, parse_name
 from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.field_names import ELSEWHERE, FAMILIAR, RENAMED
@@ -67,6 +67,7 @@ class FirstLook(Method):
 
     num_learners: int | None = None
     num_copies: int | None = None
+    distance: str | None = None
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     look = tyro.cli(
         FirstLook, args=words, default=defaults, prog="p3s train", return_unknown_args=True
     )[0]
-    counts = {"num_learners": look.num_learners, "num_copies": look.num_copies}
-    given = {name: count for name, count in counts.items() if count is not None}
+    looked = {name: getattr(look, name) for name in ("num_learners", "num_copies", "distance")}
+    given = {name: value for name, value in looked.items() if value is not None}
     fields = {**file.fields, **given}
     given_kwargs = {key: literal(value) for key, value in look.env_kwargs.items()}
     env = parse_name(look.env, look.delay, {**file.env_kwargs, **given_kwargs}, look.wrappers)
@@ -116,6 +117,7 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     if algorithm is None:
         algorithm = suited_algorithm(look.scheme, env, partial(make_env, env))
     default = resolve_values(env, look.scheme, algorithm, look.preset, **fields)
+    refuse_fields_of_others(arguments, default)
     options = dataclasses.make_dataclass(
         "Train",
         [
@@ -179,6 +181,16 @@ def refuse_old_flags(arguments: list[str]) -> None:
             found.append(f"{given} is no option: {ELSEWHERE[old]}")
     if found:
         raise UserError(", ".join(found))
+
+
+def refuse_fields_of_others(arguments: list[str], config: Config) -> None:
+    """Say whose field it is where a flag is given that this scheme and algorithm do not have."""
+    groups = (Method, Output, RunOptions, type(config.scheme), type(config.algorithm))
+    known = {field.name for group in groups for field in dataclasses.fields(group)}
+    for word in arguments:
+        key = word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+        if word.startswith("--") and key not in known and owners_of(key):
+            raise misplaced(key, known, config.scheme.name, config.algorithm.name)
 
 
 def run(arguments: list[str]) -> int:

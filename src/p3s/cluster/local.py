@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from p3s.cluster.shard import Played, Rows, Shard
+from p3s.cluster.shard import Parcel, Played, Shard
 from p3s.config import Config
 from p3s.envs import Adapter
 
@@ -47,11 +47,13 @@ class LocalShards:
     def __init__(self, config: Config, make: Callable[[], Adapter], parts: list[range]) -> None:
         self._shards = [Shard(config, make, part) for part in parts]
 
-    def play(self, until: int, arrived: Sequence[Rows]) -> tuple[list[Played], list[Rows]]:
+    def play(
+        self, until: int, arrived: Sequence[Parcel]
+    ) -> tuple[list[Played], list[Parcel | None]]:
         results = [shard.play(until, arrived) for shard in self._shards]
-        return [played for played, _ in results], [rows for _, rows in results]
+        return [played for played, _ in results], [parcel for _, parcel in results]
 
-    def catch_up(self, arrived: Sequence[Rows]) -> list[dict[str, Any]]:
+    def catch_up(self, arrived: Sequence[Parcel]) -> list[dict[str, Any]]:
         return [shard.catch_up(arrived) for shard in self._shards]
 
     def ask(self, index: int, what: str, *arguments: Any) -> Any:

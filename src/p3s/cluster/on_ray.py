@@ -29,7 +29,7 @@ from p3s.cluster.ray_library import (
     ray,
     remove_placement_group,
 )
-from p3s.cluster.shard import Played, Rows, Shard
+from p3s.cluster.shard import Parcel, Played, Shard
 from p3s.config import Config
 from p3s.envs import Adapter
 from p3s.errors import ShardLost, UserError, note
@@ -64,11 +64,11 @@ class ShardActor:
         config, make, part = pickle.loads(order)
         self._shard = Shard(config, make, part)
 
-    def play(self, until: int, *arrived: Rows) -> tuple[Played, Rows]:
-        """Let the shard play; two values, so that the rows can stay here until they are needed."""
+    def play(self, until: int, *arrived: Parcel | None) -> tuple[Played, Parcel | None]:
+        """Let the shard play; two values, so that the parcel can stay here until it is needed."""
         return self._shard.play(until, arrived)
 
-    def catch_up(self, *arrived: Rows) -> dict[str, Any]:
+    def catch_up(self, *arrived: Parcel | None) -> dict[str, Any]:
         """Let the shard learn from its last step."""
         return self._shard.catch_up(arrived)
 
@@ -127,7 +127,7 @@ class RayShards:
                 for actor, others in self._with_others(arrived)
             ]
             played = answers([told for told, _ in pairs])
-        return played, [rows for _, rows in pairs]
+        return played, [parcel for _, parcel in pairs]
 
     def catch_up(self, arrived: Sequence[Any]) -> list[dict[str, Any]]:
         with losses():
@@ -136,9 +136,9 @@ class RayShards:
             )
 
     def _with_others(self, arrived: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
-        """Every actor with the rows of all shards; its own, which it has, are None."""
+        """Every actor with the parcels of all shards; its own, which it has, is None."""
         for index, actor in enumerate(self._actors):
-            yield actor, [None if i == index else rows for i, rows in enumerate(arrived)]
+            yield actor, [None if i == index else parcel for i, parcel in enumerate(arrived)]
 
     def ask(self, index: int, what: str, *arguments: Any) -> Any:
         with losses():

@@ -45,7 +45,10 @@ def join_parts(parts: list[Snapshot], stacked: tuple[str, ...]) -> Snapshot:
         "metrics": join_windows([part["metrics"] for part in parts]),
         "normalizer": parts[0]["normalizer"],
         "experience": parts[0]["experience"],
-        "outbox": {"rows": np.concatenate([part["outbox"]["rows"] for part in parts], axis=1)},
+        "outbox": {
+            "rows": np.concatenate([part["outbox"]["rows"] for part in parts], axis=1),
+            "uncounted": parts[0]["outbox"]["uncounted"],
+        },
     }
 
 
@@ -69,7 +72,7 @@ def split_parts(whole: Snapshot, parts: list[range], stacked: tuple[str, ...]) -
                 "metrics": {"sums": sums, "counts": counts, "episodes": []},
                 "normalizer": whole["normalizer"],
                 "experience": whole["experience"],
-                "outbox": {"rows": whole["outbox"]["rows"][:, own]},
+                "outbox": {**whole["outbox"], "rows": whole["outbox"]["rows"][:, own]},
             }
         )
     return split

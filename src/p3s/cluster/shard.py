@@ -4,7 +4,8 @@
     catch_up   insert what arrived; learn from the last step
 
 A shard's own transitions wait in its outbox until an exchange, like everybody else's: replicas are
-equal at any time, and a minibatch does not depend on where its learner lives.
+equal at any time, and a minibatch does not depend on where its learner lives. With the transitions
+come the observations that everybody acts on next: running statistics count them before that.
 """
 
 from __future__ import annotations
@@ -26,14 +27,20 @@ from p3s.experience.kinds import make_replay
 from p3s.experience.normalization import RunningMoments, Scaling, Unnormalized
 from p3s.learning.counters import Counters
 from p3s.learning.divergence import diverged_learners
+from p3s.learning.health import Checkup, Signs
 from p3s.learning.updater import Updater
 from p3s.schemes.base import Decision
 from p3s.trees import pick
 from p3s.types import Episode, Params
 
-Rows = np.ndarray | None
-"""What a shard collected between two exchanges, (steps, learners, columns); None in between, and
-for a shard's own rows, which it has."""
+
+class Parcel(NamedTuple):
+    """What a shard has for an exchange."""
+
+    rows: np.ndarray
+    """What it collected since the last one, (steps, learners, columns)."""
+    observations: np.ndarray
+    """What its learners act on next, (learners, ...); none if they are not counted."""
 
 
 class Played(NamedTuple):
@@ -62,22 +69,31 @@ class Shard:
             scheme, self.spec, options.seed, self.replay, moments, self.counters, True,
             options.devices, part,
         )  # fmt: skip
+        self._checkup = Checkup(scheme, self.spec, self.replay)
         self._rhythm = scheme.rhythm()
         self._player = Player(make, algorithm, options.seed)
         self._outbox: list[np.ndarray] = []
+        self._counted = slice(None) if algorithm.normalize_observations else slice(0)
+        self._uncounted = self._observations()[:0]
+        """Observations of all learners that are counted before the next step, (count, ...)."""
         self._due = 0
 
     # ------------------------------------------------------------------ work
 
-    def start(self) -> None:
-        """Begin the first episodes."""
+    def start(self) -> np.ndarray:
+        """Begin the first episodes; the first observations, as in a parcel."""
         self.environments.start()
+        return self._observations()
 
-    def play(self, until: int, arrived: Sequence[Rows]) -> tuple[Played, Rows]:
+    def expect(self, observations: np.ndarray) -> None:
+        """Take note of the first observations of all learners."""
+        self._uncounted = observations
+
+    def play(self, until: int, arrived: Sequence[Parcel | None]) -> tuple[Played, Parcel | None]:
         """Step to this time step; the updates of the last step stay due.
 
-        arrived: the rows of all shards since the last exchange, if one is due now. Returned are
-        the rows for the next exchange, if it is due at the end.
+        arrived: the parcels of all shards, if an exchange is due now; its own, which it has, may
+        be None. Returned is the parcel for the next exchange, if it is due at the end.
         """
         started = time.perf_counter()
         self._receive(arrived)
@@ -87,10 +103,9 @@ class Shard:
             episodes += [(self.counters.time_step, episode) for episode in self._step()]
         self.counters.seconds += time.perf_counter() - started
         full = until % self._exchange_period == 0
-        rows = np.stack(self._outbox) if full else None
-        return Played(episodes, self.counters.snapshot()), rows
+        return Played(episodes, self.counters.snapshot()), self._parcel() if full else None
 
-    def catch_up(self, arrived: Sequence[Rows]) -> dict[str, Any]:
+    def catch_up(self, arrived: Sequence[Parcel | None]) -> dict[str, Any]:
         """Learn from the last step; the shard's counters."""
         started = time.perf_counter()
         self._receive(arrived)
@@ -102,6 +117,8 @@ class Shard:
     def _step(self) -> list[Episode]:
         counters = self.counters
         counters.time_step += 1
+        self.normalizer.see(self._uncounted)
+        self._uncounted = self._uncounted[:0]
         actions = self.updater.actions(self.environments.observations)
         self._due = self._rhythm.updates_after(counters.time_step)
         exchange = counters.time_step % self._exchange_period == 0
@@ -121,15 +138,24 @@ class Shard:
             self.updater.update(self._due, self.environments.observations)
             self._due = 0
 
-    def _receive(self, arrived: Sequence[Rows]) -> None:
+    def _parcel(self) -> Parcel:
+        return Parcel(np.stack(self._outbox), self._observations())
+
+    def _observations(self) -> np.ndarray:
+        """What these learners act on next, if it is counted."""
+        return self.environments.observations[self._counted].copy()
+
+    def _receive(self, arrived: Sequence[Parcel | None]) -> None:
         """Insert the rows of all shards, in the order of steps and learners."""
         if not arrived:
             return
-        own = np.stack(self._outbox)
-        everybody = np.concatenate([own if rows is None else rows for rows in arrived], axis=1)
-        for rows in everybody:
-            self.normalizer.see(self.replay.observations_of(rows))
+        parcels = [self._parcel() if parcel is None else parcel for parcel in arrived]
+        steps = np.concatenate([parcel.rows for parcel in parcels], axis=1)
+        for rows in steps:
             self.replay.insert(rows, range(len(rows)))
+        # What the first of these steps acted on came with the exchange before.
+        later = [self.replay.observations_of(rows)[self._counted] for rows in steps[1:]]
+        self._uncounted = np.concatenate([*later, *(parcel.observations for parcel in parcels)])
         self._outbox = []
 
     # ------------------------------------------------------------------ the chief
@@ -173,6 +199,11 @@ class Shard:
         """What observations are normalized by now."""
         return self.normalizer.scaling
 
+    def signs(self) -> Signs:
+        """What is seen of these learners' health, by their metrics since those were last taken."""
+        means, updates = self.updater.metrics.means(), self.counters.updates
+        return self._checkup.signs(self.updater.state, means, updates)
+
     def take_metrics(self) -> dict[str, Any]:
         """The metrics since they were last taken."""
         window = self.updater.metrics.snapshot()
@@ -203,7 +234,7 @@ class Shard:
             "metrics": self.updater.metrics.snapshot(),
             "normalizer": self.normalizer.snapshot(),
             "experience": self.replay.snapshot(),
-            "outbox": {"rows": waiting},
+            "outbox": {"rows": waiting, "uncounted": self._uncounted},
         }
 
     def resume(self, snapshot: dict[str, dict[str, Any]]) -> bool:
@@ -219,6 +250,7 @@ class Shard:
         self.normalizer.resume(snapshot["normalizer"])
         self.replay.resume(snapshot["experience"])
         self._outbox = list(snapshot["outbox"]["rows"].copy())
+        self._uncounted = snapshot["outbox"]["uncounted"].copy()
         return self.environments.continued
 
     def cut(self) -> None:

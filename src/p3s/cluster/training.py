@@ -69,7 +69,8 @@ class ShardedTraining(Training):
         return ShardEvaluator(self)
 
     def _start(self) -> None:
-        self.shards.tell_all("start")
+        first = np.concatenate(self.shards.tell_all("start"))
+        self.shards.tell_all("expect", first)
 
     def _work_off(self) -> bool:
         return False
@@ -81,14 +82,14 @@ class ShardedTraining(Training):
         counters, end = self.counters, self._next_stop(until)
         arrived, self._arriving = self._arriving, []
         with self._pace:
-            played, rows = self.shards.play(end, arrived)
+            played, parcels = self.shards.play(end, arrived)
         self._behind = True
         self._count([each.counters for each in played])
         episodes = [entry for each in played for entry in each.episodes]
         for time_step, episode in sorted(episodes, key=lambda entry: (entry[0], entry[1].learner)):
             self._note_episode(time_step, episode)
         if end % self.options.exchange_period == 0:
-            self._arriving = rows
+            self._arriving = parcels
         if self.rhythm.after(counters.time_step, np.empty(0), []).review:
             self.divergence.check()
             self.last_review = self._review()
@@ -174,6 +175,8 @@ class ShardedTraining(Training):
 
     def _settle(self) -> None:
         self.catch_up()
+        for signs in self.shards.tell_all("signs"):
+            self.health.say(signs)
         windows = self.shards.tell_all("take_metrics")
         self._window.resume({**join_windows(windows), "episodes": self._window.episodes})
 

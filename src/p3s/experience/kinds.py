@@ -27,6 +27,7 @@ def make_replay(
     """The replay of an off-policy algorithm; own: the learners that learn from it here."""
     algorithm, options = config.algorithm, config.options
     assert isinstance(algorithm, OffPolicy)
+    scaled = algorithm.normalize_rewards
     return Replay(
         options.buffer_size,
         spec,
@@ -35,6 +36,6 @@ def make_replay(
         normalizer,
         algorithm.n_step,
         own,
-        RewardScale(algorithm.discount_factor) if algorithm.normalize_rewards else None,
+        RewardScale(algorithm.discount_factor, algorithm.return_limit) if scaled else None,
         config.scheme.own_rows,
     )

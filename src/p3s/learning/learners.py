@@ -108,7 +108,8 @@ def act(
     if explore and algorithm.noise_memory:
         steps = step - 1 - jnp.arange(algorithm.noise_memory, dtype=jnp.int32)
         past["past_keys"] = jax.vmap(keys_of, out_axes=1)(steps)
-    return jax.vmap(act_one)(policies, observations, keys_of(step), past, own_fields or {})
+    drawn = algorithm.noise_step(key, step) if explore else step
+    return jax.vmap(act_one)(policies, observations, keys_of(drawn), past, own_fields or {})
 
 
 def distances(

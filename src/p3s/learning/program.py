@@ -123,6 +123,7 @@ class Compiled:
     def __init__(self, scheme: Scheme, spec: EnvSpec, unpack: Unpack) -> None:
         self.init = jax.jit(lambda key: scheme.init(key, spec))
         self.act: Any = jax.jit(scheme.act)
+        self.end_episodes: Any = jax.jit(scheme.end_episodes)
         self.stretches: dict[tuple[Pattern, Any, bool], Stretch] = {}
         self.metric_names: dict[Pattern, list[tuple[str, ...]]] = {}
         self._options = compiler_options(library_for(scheme.algorithm))
@@ -195,6 +196,10 @@ class Program:
         """An exploring action in every environment copy, without waiting for them."""
         acting = self._scheme.acting(state)
         return self._compiled.act(acting, observations, self._act_key, np.int32(step))
+
+    def end_episodes(self, state: Any, ended: np.ndarray) -> Any:
+        """The state after the episodes of some learners ended, (learners,)."""
+        return self._compiled.end_episodes(state, ended)
 
     def learn(
         self, state: Any, batches: list[Batches], first: int, pattern: Pattern

@@ -185,6 +185,12 @@ class Updater:
             for own_names, values in zip(names, read, strict=True):
                 self.metrics.add(own_names, values[repeat])
 
+    def end_episodes(self, ended: list[int]) -> None:
+        """Tell the scheme whose episodes ended with this step, after its updates."""
+        if ended and self.scheme.follows_episodes:
+            mask = np.isin(np.arange(self.scheme.num_envs), ended)
+            self.state = self.program.end_episodes(self.state, mask)
+
     # ------------------------------------------------------------------ the chief
 
     def review(self, returns: RecentReturns) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from p3s.networks.models import (
     projected,
     train_network,
 )
+from p3s.networks.residual import Residual
 
 __all__ = [
     "ACTIVATIONS",
@@ -67,6 +68,7 @@ __all__ = [
     "Layers",
     "Model",
     "Network",
+    "Residual",
     "Shape",
     "apply_mlp",
     "apply_network",
@@ -84,7 +86,7 @@ __all__ = [
 ]
 
 NETWORKS: dict[str, type[Network]] = {
-    network.name: network for network in (MLP, Conv, BatchRenorm, BatchNorm)
+    network.name: network for network in (MLP, Conv, BatchRenorm, BatchNorm, Residual)
 }
 
 

@@ -60,11 +60,17 @@ def init_norm(size: int, shifts: bool = True) -> Params:
 
 
 def normalize(
-    norm: Params, inputs: jax.Array, train: bool, warm_up: int | None
+    norm: Params,
+    inputs: jax.Array,
+    train: bool,
+    warm_up: int | None,
+    epsilon: float = EPSILON,
+    unbiased: bool = False,
 ) -> tuple[jax.Array, Params]:
     """Normalized inputs, (rows, size), and the norm with its statistics after the pass.
 
-    warm_up: passes of plain batch normalization; None: all of them.
+    warm_up: passes of plain batch normalization; None: all of them. unbiased: the running variance
+    counts one row less.
     """
     running = norm["running"].value
     mean, variance = running["mean"], running["variance"]
@@ -77,12 +83,14 @@ def normalize(
             deviation = jnp.sqrt(jnp.maximum(own_variance, SMALLEST_VARIANCE))
             mean = own_mean - d * deviation / r
             variance = own_variance / r**2
+        if unbiased:
+            own_variance = own_variance * (len(inputs) / max(len(inputs) - 1, 1))
         running = {
             "mean": MOMENTUM * running["mean"] + (1 - MOMENTUM) * own_mean,
             "variance": MOMENTUM * running["variance"] + (1 - MOMENTUM) * own_variance,
             "passes": running["passes"] + 1,
         }
-    outputs = (inputs - mean) * jax.lax.rsqrt(variance + EPSILON)
+    outputs = (inputs - mean) * jax.lax.rsqrt(variance + epsilon)
     outputs = outputs * norm["scale"]
     if "shift" in norm:
         outputs = outputs + norm["shift"]

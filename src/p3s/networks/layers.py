@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.products import Precision, product
 
-Initialization = Literal["fan_in", "xavier", "xavier_joint"]
+Initialization = Literal["fan_in", "xavier", "xavier_joint", "orthogonal"]
 Activation = Literal["relu", "tanh", "elu", "leaky_relu", "gelu", "silu"]
 Layers = list[dict[str, jax.Array]]
 Shape = tuple[int, ...]
@@ -42,6 +42,7 @@ def init_mlp(
     xavier: weights U(±sqrt(6/(fan_in + fan_out))), zero biases; each input of the first layer
     counts its own fan-in, as if it had its own matrix (the authors' P3S code, Haarnoja's codes).
     xavier_joint: the same with one fan-in for all inputs together (REDQ's code).
+    orthogonal: orthogonal weights, zero biases (FlashSAC's code).
     """
     sizes = [sum(input_sizes), *hidden_sizes, output_size]
     layers = []
@@ -55,6 +56,10 @@ def init_mlp(
         else:
             bounds = np.full(fan_in, 1 / np.sqrt(fan_in))
             bias_bound = 1 / np.sqrt(fan_in)
+        if initialization == "orthogonal":
+            weight = jax.nn.initializers.orthogonal()(weight_key, (fan_in, fan_out), jnp.float32)
+            layers.append({"weight": weight, "bias": jnp.zeros(fan_out, jnp.float32)})
+            continue
         weight = jax.random.uniform(weight_key, (fan_in, fan_out), jnp.float32, -1, 1)
         bias = jax.random.uniform(bias_key, (fan_out,), jnp.float32, -1, 1)
         layers.append(

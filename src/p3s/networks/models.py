@@ -31,6 +31,8 @@ class Network:
     name: ClassVar[str]
     has_dropout: ClassVar[bool] = False
     """Whether `apply` takes `dropout` too: a `Dropout`, or None."""
+    soft_log_std: ClassVar[bool] = False
+    """Whether a Gaussian policy squashes the outputs for its log std instead of clipping them."""
 
     hidden_sizes: tuple[int, ...]
     activation: Activation

@@ -193,7 +193,10 @@ def restore(training: Training, path: Path) -> list[str]:
         training.resume(snapshot)
         saved = snapshot.get("evaluated", {}).get("rows")
         training.evaluated = _rows_until(training, path, "evaluations", saved)
-        training.last_review = next(reversed(_rows_until(training, path, "lineage")), {})
+        lineage = _rows_until(training, path, "lineage")
+        # A replacement of a learner has a row too, without them.
+        reviews = [row for row in lineage if "recent_returns" in row]
+        training.last_review = reviews[-1] if reviews else {}
     except UserError:
         raise
     except Exception as error:

@@ -202,6 +202,18 @@ class Scheme:
         """The state after the chief's decision; offers: those of its sources, by learner."""
         return state
 
+    @property
+    def follows_episodes(self) -> bool:
+        """Whether `end_episodes` does anything."""
+        return False
+
+    def end_episodes(self, state: Any, ended: jax.Array) -> Any:
+        """The state after the updates of a step with which the episodes of some learners ended.
+
+        ended: whose, (learners,); pure, to be compiled.
+        """
+        return state
+
     def outdated(self, review: dict[str, Any]) -> list[int]:
         """Whose recent returns no longer count after this review."""
         return []
@@ -267,7 +279,7 @@ class StepScheme(Scheme):
         return self.num_envs if self.updates_per_step == "N" else self.updates_per_step
 
     def updates_per_environment_step(self) -> float | None:
-        return self.num_updates / self.num_envs
+        return self.num_updates / max(self.num_envs, 1)  # fields may still be unchecked
 
     @property
     def num_random_steps(self) -> int:

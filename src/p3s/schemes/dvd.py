@@ -110,6 +110,11 @@ class DvD(StepScheme):
                 "scheme dvd measures how far actions are apart, and those of "
                 f"{self.algorithm.name} are choices: see 'p3s algorithms'"
             )
+        if not self.algorithm.takes_loss_terms:
+            return (
+                "scheme dvd adds diversity to the loss of each policy, and that of "
+                f"{self.algorithm.name} takes no further terms: see 'p3s algorithms'"
+            )
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> DvDState:

@@ -15,6 +15,14 @@ A population of one has nobody to guide.
 Where the authors' code differs from the text, a field names the difference: `distance_estimate`,
 `beta_limit`, `distances_exclude`, `guide_from_start` here, others in `base.py` and in
 `algorithms/td3.py`.
+
+The best learner is best by its past: its policy has moved on since. With `guide_source` "snapshot"
+the guide is a policy that has played a whole episode:
+
+    at the end of learner i's episode
+        played_i <- actor_i, with the episode's return;  actor_i <- pi_i, which plays the next one
+    every M own steps, the chief
+        b <- the learner with the highest latest return, and pi_b <- played_b
 """
 
 from __future__ import annotations
@@ -54,6 +62,10 @@ class P3SState(NamedTuple):
     best: jax.Array
     beta: jax.Array
     num_measured: jax.Array
+    actors: Params
+    """The policies that play the present episodes; empty where the learners' own do."""
+    played: Params
+    """The policies that played the last finished episodes; empty likewise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +74,7 @@ class P3S(StepScheme):
 
     name: ClassVar[str] = "p3s"
     stacked: ClassVar[tuple[str, ...]] = (
-        "learners", "indices", "old_policies", "spread_sums", "change_sums",
+        "learners", "indices", "old_policies", "spread_sums", "change_sums", "actors", "played",
     )  # fmt: skip
 
     beta: NonNegative = 1.0
@@ -84,6 +96,15 @@ class P3S(StepScheme):
     guide_from_start: bool = True
     """Before the first selection, pull towards the common initialization (paper) or not at all
     (authors)."""
+    guide_source: Literal["learner", "snapshot"] = "learner"
+    """What guides: the present policy of the learner with the highest mean of recent returns
+    (paper), or the policy that played the best of the learners' latest episodes (snapshot). In the
+    latter case a learner plays a whole episode with one policy."""
+
+    def problem(self) -> str | None:
+        if self.follows_episodes and self.return_memory is not None:
+            return "guide_source snapshot goes by latest returns: leave return_memory out"
+        return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> P3SState:
         learners = self.init_learners(key, spec)
@@ -99,6 +120,28 @@ class P3S(StepScheme):
             best=jnp.int32(NOBODY if self.num_learners > 1 else 0),
             beta=jnp.float32(self.beta),
             num_measured=jnp.int32(0),
+            actors=jax.tree.map(jnp.copy, policies) if self.follows_episodes else (),
+            played=jax.tree.map(jnp.copy, policies) if self.follows_episodes else (),
+        )
+
+    @property
+    def follows_episodes(self) -> bool:
+        return self.guide_source == "snapshot"
+
+    @property
+    def num_recent(self) -> int:
+        return 1 if self.follows_episodes else super().num_recent
+
+    def acting(self, state: P3SState) -> Any:
+        return (state.actors, state.indices) if self.follows_episodes else super().acting(state)
+
+    def end_episodes(self, state: P3SState, ended: jax.Array) -> P3SState:
+        def where_ended(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(ended.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+
+        return state._replace(
+            actors=jax.tree.map(where_ended, self.policies(state), state.actors),
+            played=jax.tree.map(where_ended, state.actors, state.played),
         )
 
     def guide(self, state: P3SState) -> Guide:
@@ -169,7 +212,8 @@ class P3S(StepScheme):
 
     def offer(self, state: P3SState, index: int) -> Params:
         """A copy of the policy, which the guide will be."""
-        return jax.tree.map(jnp.copy, pick(self.policies(state), index))
+        policies = state.played if self.follows_episodes else self.policies(state)
+        return jax.tree.map(jnp.copy, pick(policies, index))
 
     def apply(self, state: P3SState, decision: Decision, offers: dict[int, Params]) -> P3SState:
         """Remember the policies as they are now; the best one is the guide."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from statistics import mean, median
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -39,10 +41,11 @@ from p3s.worker_process import available_cores, core_shares
 ENVIRONMENT_SECONDS = 0.3
 TRAINING_SECONDS = 2.0
 """Roughly how long to time an environment and a training."""
-LONGEST_TRAINING_SECONDS = 20.0
-"""When to stop waiting for updates, in schemes that update after whole episodes."""
-NUM_COMPILING = 2
-"""Laps that compile: an update without a policy step, and one with it."""
+LONGEST_TRAINING_SECONDS = 120.0
+"""When to give up: a program that takes longer to compile leaves the time unknown."""
+COMPILING = 5.0
+"""A lap that takes this many times the median has compiled something."""
+ENOUGH_LAPS = 6
 QUICK_STEPS = 50
 QUICK: dict[str, Callable[[Any], Any]] = {
     "initial_steps": lambda steps: min(steps, QUICK_STEPS),
@@ -75,10 +78,15 @@ def estimate(
     if calibrate:
         with _on_cores(core_shares(available_cores(), jobs)[0]):
             seconds = cell_seconds(cells, costs, console)
-        times = {name: brief(value) for name, value in seconds.items()}
+        times = {
+            name: "unknown" if math.isnan(value) else brief(value)
+            for name, value in seconds.items()
+        }
         yield grid_table("time of one run", cells, times)
-        total = duration(sum(seconds.values()) / together)
-        yield f"time: about {total} with {at_a_time} on this machine"
+        known = sum(value for value in seconds.values() if not math.isnan(value))
+        missing = sum(math.isnan(value) for value in seconds.values())
+        beside = f", and {count_text(missing, 'run')} of unknown length" if missing else ""
+        yield f"time: about {duration(known / together)} with {at_a_time} on this machine{beside}"
     sizes = sorted(replay_bytes(cell.config, costs[cell.env.label].spec) for cell in cells)
     yield f"disk: up to {sum(sizes) / 1e9:,.1f} GB of replay in checkpoints"
     largest = sum(sizes[-together:])
@@ -126,7 +134,7 @@ def cell_seconds(
     seconds = {}
     for cell in cells:
         env, config = costs[cell.env.label], cell.config
-        kind = _kind(config)
+        kind = _kind(config, env.spec)
         if kind not in measured:
             with console.status(f"timing {cell.method.label} on {cell.env.label}"):
                 measured[kind] = training_cost(config, env)
@@ -136,12 +144,19 @@ def cell_seconds(
     return seconds
 
 
-def _kind(config: Config) -> Any:
-    """Everything besides the environment that decides how long a training step takes."""
-    scheme, algorithm = config.scheme, config.algorithm
-    names = ("updates_per_step", "hidden_sizes", "policy_hidden_sizes", "batch_size")
-    sizes = [getattr(scheme, name, None) or getattr(algorithm, name, None) for name in names]
-    return (scheme.name, algorithm.name, scheme.num_learners, *sizes)
+SIZES = (
+    "num_copies", "updates_per_step", "hidden_sizes", "policy_hidden_sizes", "batch_size",
+    "num_values", "network", "n_step", "precision",
+)  # fmt: skip
+"""Fields that decide how long a training step takes."""
+
+
+def _kind(config: Config, spec: EnvSpec) -> Any:
+    """What decides how long a training step takes, but for the environment's own time."""
+    scheme, algorithm, shape = config.scheme, config.algorithm, spec.observation.shape
+    sizes = [getattr(scheme, name, None) or getattr(algorithm, name, None) for name in SIZES]
+    image = shape if len(shape) > 1 else None
+    return (scheme.name, algorithm.name, scheme.num_learners, image, *sizes)
 
 
 def evaluation_steps(config: Config, num_evaluated: int, longest_episode: int) -> int:
@@ -175,7 +190,7 @@ class Lap(NamedTuple):
 
 
 def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
-    """Time a short training without evaluations."""
+    """Time a short training without evaluations; NaN if it took too long to begin."""
     quick = {
         field.name: QUICK[field.name](getattr(config.scheme, field.name))
         for field in dataclasses.fields(config.scheme)
@@ -191,7 +206,7 @@ def training_cost(config: Config, env: EnvironmentCost) -> TrainingCost:
         per_round = scheme.updates_per_step if isinstance(scheme, EpisodeScheme) else None
         seconds = seconds_per_step(laps, per_round) - env.step_seconds
         num_evaluated = len(training.champions())
-        return TrainingCost(max(seconds, 0.0), num_evaluated)
+        return TrainingCost(seconds if math.isnan(seconds) else max(seconds, 0.0), num_evaluated)
     finally:
         training.close()
 
@@ -209,10 +224,10 @@ def _laps(training: Training) -> list[Lap]:
         then, seen = moment, counts
         if moment - began > LONGEST_TRAINING_SECONDS:
             return False
-        updating = [lap for lap in laps if lap.updates][NUM_COMPILING:]
-        learned = sum(lap.seconds for lap in updating) > TRAINING_SECONDS / 2
+        updating = without_compilation([lap for lap in laps if lap.updates])
+        learned = sum(updating) > TRAINING_SECONDS / 2 and len(updating) >= ENOUGH_LAPS
         past_reviews = now.counters.time_step > 2 * QUICK_STEPS + 20
-        return not (laps[-1].updates and learned and len(updating) > 3 and past_reviews)
+        return not (laps[-1].updates and learned and past_reviews)
 
     training.run(training.options.steps, go_on)
     return laps
@@ -225,25 +240,27 @@ def seconds_per_step(laps: list[Lap], updates_per_step: int | None) -> float:
     None in a scheme that makes them as it steps.
     """
     updating = [lap for lap in laps if lap.updates]
+    if len(without_compilation(updating)) < ENOUGH_LAPS:
+        return math.nan
     if updates_per_step is not None:
         stepping = [lap for lap in laps if lap.steps]
         steps = sum(lap.steps for lap in stepping) / len(stepping)
-        owed = updates_per_step * _typical(updating) if updating else 0.0
-        return _typical(stepping) / steps + owed
-    first = laps.index(updating[0]) + 1 if updating else 0
-    after = laps[first:] or laps
-    resting = [lap for lap in after if not lap.updates]
-    learning = len(after) - len(resting)
-    seconds = sum(lap.seconds for lap in resting)
-    seconds += learning * _typical(updating) if updating else 0.0
+        return mean(without_compilation(stepping)) / steps + updates_per_step * mean(
+            without_compilation(updating)
+        )
+    after = laps[laps.index(updating[0]) + 1 :]
+    kinds = [lap for lap in after if not lap.updates], [lap for lap in after if lap.updates]
+    seconds = sum(len(own) * mean(without_compilation(own)) for own in kinds if own)
     return seconds / sum(lap.steps for lap in after)
 
 
-def _typical(laps: list[Lap]) -> float:
-    """Mean seconds of a lap, without the first laps and the slowest, which include compilation."""
+def without_compilation(laps: list[Lap]) -> list[float]:
+    """Seconds of the laps in which nothing was compiled.
+
+    Half of the laps may have: fewer laps than that say nothing.
+    """
     seconds = [lap.seconds for lap in laps]
-    kept = sorted(seconds[NUM_COMPILING:])[:-1] or [min(seconds)]
-    return sum(kept) / len(kept)
+    return [own for own in seconds if own <= COMPILING * median(seconds)]
 
 
 def grid_table(title: str, cells: list[Cell], values: dict[str, str]) -> Table:

@@ -46,3 +46,12 @@ class TestKL:
         expected = float(np.sum(ours * np.log(ours / other)))
         shifted = categorical_kl(jnp.log(ours) + 3.0, jnp.log(other) - 2.0)
         assert float(shifted) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_distance_of_noiseless_actions():
+    """½ · ((tanh 1 - tanh 0)² + (tanh 0 - tanh(-1))²) / 2, whatever the stds are."""
+    ours = squashed.Gaussian(jnp.array([[1.0, 0.0]]), jnp.array([[0.3, -2.0]]))
+    other = squashed.Gaussian(jnp.array([[0.0, -1.0]]), jnp.array([[-1.0, 0.0]]))
+    expected = 0.5 * np.tanh(1.0) ** 2
+    np.testing.assert_allclose(squashed.noiseless_distance(ours, other), [expected], rtol=1e-6)
+    np.testing.assert_allclose(squashed.noiseless_distance(ours, ours), [0.0])

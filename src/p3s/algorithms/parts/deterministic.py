@@ -98,6 +98,7 @@ class DeterministicPolicy(ActorCritic):
     """Base of the algorithms with such a policy."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
+    takes_loss_terms: ClassVar[bool] = True
 
     hidden_sizes: Sizes = (400, 300)
     """Widths of the hidden layers of every network."""

@@ -36,6 +36,7 @@ ADAM_MOMENTUM = 0.9
 class LearnedTemperature(ActorCritic):
     """Base of all soft actor-critics but the first, which differ in how Q is learned."""
 
+    takes_loss_terms: ClassVar[bool] = True
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "log_alpha"
     """What the entropy above its goal is multiplied by in the loss of the temperature."""
 
@@ -91,7 +92,7 @@ class LearnedTemperature(ActorCritic):
         learner = learner._replace(
             policy=policy,
             optimizers={**learner.optimizers, "policy": state, "temperature": temperature_state},
-            extra={"log_temperature": log_temperature},
+            extra={**learner.extra, "log_temperature": log_temperature},
         )
         return learner, metrics
 
@@ -133,9 +134,10 @@ class SoftActorCritic(LearnedTemperature, WithTargets):
         target = self.soft_target(learner, batch, key)
         loss_of = partial(self.value_loss, batch=batch, target=target, key=key)
         value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
+        followed = follow(learner.targets["value"], value, self.target_rate)
         learner = learner._replace(
             value=value,
-            targets={"value": follow(learner.targets["value"], value, self.target_rate)},
+            targets={**learner.targets, "value": followed},
             optimizers={**learner.optimizers, "value": state},
         )
         return learner, {"value_loss": loss, "target_mean": self.target_mean(target)}

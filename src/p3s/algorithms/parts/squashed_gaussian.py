@@ -29,6 +29,8 @@ from p3s.types import EnvSpec, Learner, Params
 
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0
 """Bounds of log std in the original code."""
+LOWEST_SOFT_LOG_STD = -10.0
+"""In FlashSAC's."""
 
 
 class Gaussian(NamedTuple):
@@ -38,15 +40,18 @@ class Gaussian(NamedTuple):
     log_std: jax.Array
 
 
-def gaussian_of(outputs: jax.Array) -> Gaussian:
-    """Mean and bounded log std from a network's outputs, (..., 2 actions)."""
+def gaussian_of(outputs: jax.Array, soft: bool = False) -> Gaussian:
+    """Mean and log std, clipped or softly bounded, from a network's outputs, (..., 2 actions)."""
     mean, log_std = jnp.split(outputs, 2, axis=-1)
+    if soft:
+        half = (HIGHEST_LOG_STD - LOWEST_SOFT_LOG_STD) / 2
+        return Gaussian(mean, LOWEST_SOFT_LOG_STD + half * (1.0 + jnp.tanh(log_std)))
     return Gaussian(mean, jnp.clip(log_std, LOWEST_LOG_STD, HIGHEST_LOG_STD))
 
 
 def gaussian(policy: Model, observation: jax.Array) -> Gaussian:
     """The policy's distribution before squashing."""
-    return gaussian_of(apply_network(policy, observation))
+    return gaussian_of(apply_network(policy, observation), policy.network.soft_log_std)
 
 
 def log_slope_of_tanh(before: jax.Array) -> jax.Array:
@@ -87,13 +92,16 @@ def policy_loss(
     guide: Gaussian,
     weight: jax.Array,
     distance_of: Callable[[Gaussian, Gaussian], jax.Array] = gaussian_kl,
+    beside: jax.Array | None = None,
 ) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
     """mean(alpha log pi(a|s) - Q(s, a) + weight D), with mean entropy and mean D.
 
-    estimate: Q(s, a) from the value networks, the smallest in SAC.
+    estimate: Q(s, a) from the value networks, the smallest in SAC. beside: further observations
+    that go through the policy in the same pass, for its norms.
     """
-    outputs, after = train_network(policy, observation)
-    ours = gaussian_of(outputs)
+    seen = observation if beside is None else jnp.concatenate([observation, beside])
+    outputs, after = train_network(policy, seen)
+    ours = gaussian_of(outputs[: len(observation)], policy.network.soft_log_std)
     action, log_density = squashed_sample(ours, noise)
     value = estimate(observation, action)
     distance = distance_of(ours, guide).mean()

@@ -1,0 +1,127 @@
+"""FlashSAC (arXiv 2604.04539): SAC with bounded weights, features and returns.
+
+This is XQC (`xqc.py`) with residual networks (`networks/residual.py`) and noise that is held:
+
+    value step    XQC's, with the mean over the value networks in place of the sum
+    policy step   at every second update: a ~ pi(s), from a pass in training mode over [s; s']
+                  minimize mean(alpha log pi(a|s) - min_j Q_j(s, a)) + weight * D(pi, guide)
+                  with Q in evaluation mode;  minimize alpha * (entropy of pi - target entropy)
+    acting        a = tanh(mean + std * noise), with the same noise for n steps;
+                  then another noise and another n, drawn in proportion to 1/n²
+
+log std = -10 + 6 (1 + tanh(output)). The target entropy is that of a normal with a std of 0.15.
+Rewards are divided by the larger of the discounted return's standard deviation and its largest size
+over the limit of the bins, so that every return fits (`experience/reward_scale.py`). Adam's step
+size falls by half along a cosine; each optimizer counts its own steps.
+
+Differs from the authors' code (Holiday-Robot/FlashSAC) in: the value step precedes the policy's;
+noise is drawn anew at every 256th step whatever n is; a discounted return ends with its episode,
+where theirs takes the last step's reward over into the next one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.typing import ArrayLike
+
+from p3s.algorithms.off_policy import Loss
+from p3s.algorithms.parts.soft_actor_critic import temperature
+from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss
+from p3s.algorithms.xqc import XQC, BinnedTarget
+from p3s.field_types import Count, Share, Sizes
+from p3s.types import Guide, Learner, Params, Transition
+
+WINDOW = 256
+"""Steps after which noise is drawn anew whatever came before: so which noise acts at a step follows
+from the step alone."""
+HOLDING = 2**31 - 1
+"""Stands for the lengths among the keys of steps."""
+
+
+def held_since(key: jax.Array, step: jax.Array, longest: int) -> jax.Array:
+    """The step at which the noise of this step was drawn."""
+    window, place = step // WINDOW, step % WINDOW
+    numbers = np.arange(1, longest + 1)
+    chances = jnp.asarray(-2.0 * np.log(numbers), jnp.float32)
+    own_key = jax.random.fold_in(jax.random.fold_in(key, HOLDING), window)
+    lengths = 1 + jax.random.categorical(own_key, chances, shape=(WINDOW,))
+    starts = jnp.cumsum(lengths) - lengths
+    latest = jnp.max(jnp.where(starts <= place, starts, 0))
+    return (window * WINDOW + latest).astype(jnp.int32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlashSAC(XQC):
+    """Soft actor-critic with residual networks, binned returns and held noise."""
+
+    name: ClassVar[str] = "flashsac"
+
+    hidden_sizes: Sizes = (256, 256)
+    """Widths of the residual blocks of every network, all alike."""
+    policy_hidden_sizes: Sizes | None = (128, 128)
+    """Widths of the policy's residual blocks; None: `hidden_sizes`."""
+    batch_size: Count = 512
+    """Transitions in a minibatch (B)."""
+    policy_period: Count = 2
+    """Value updates per policy update."""
+    network: str = "residual"
+    """residual: residual blocks of unit weights with batch normalization."""
+    target_rate: Share = 0.01
+    """How fast targets follow (τ)."""
+    target_entropy: float = -0.4782
+    """Entropy that the temperature aims at, per action dimension: ½ ln(2πe · 0.15²)."""
+    learning_rate_end: Share = 0.5
+    """Share of every step size that is left in the end."""
+    noise_repeat: Count = 16
+    """Most steps for which exploration noise is held; n of them with a chance in proportion to
+    1/n². 1: new noise at every step."""
+
+    @property
+    def step_size(self) -> optax.ScalarOrSchedule:
+        if self.learning_rate_steps is None:
+            return self.learning_rate
+        steps, end = self.learning_rate_steps, self.learning_rate_end
+
+        def falling(count: ArrayLike) -> jax.Array:
+            done = jnp.minimum(jnp.asarray(count) / steps, 1.0)
+            return self.learning_rate * (end + (1.0 - end) * 0.5 * (1.0 + jnp.cos(jnp.pi * done)))
+
+        return falling
+
+    @property
+    def return_limit(self) -> float | None:
+        return self.value_limit
+
+    def noise_step(self, key: jax.Array, step: jax.Array) -> jax.Array:
+        return held_since(key, step, self.noise_repeat)
+
+    def value_loss(
+        self, values: Params, batch: Transition, target: BinnedTarget, key: jax.Array
+    ) -> tuple[jax.Array, tuple[Params, None]]:
+        loss, rest = super().value_loss(values, batch, target, key)
+        return loss / self.num_values, rest
+
+    def policy_loss(
+        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
+    ) -> Loss:
+        return partial(
+            policy_loss,
+            estimate=partial(self.action_value, learner),
+            observation=batch.observation,
+            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
+            temperature=temperature(learner),
+            guide=gaussian(guide.policy, batch.observation),
+            weight=guide.weight,
+            distance_of=self.distance_of,
+            beside=batch.next_observation,
+        )
+
+    def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:
+        return learner
