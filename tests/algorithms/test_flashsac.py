@@ -27,7 +27,7 @@ SMALL = {"hidden_sizes": (4, 4), "policy_hidden_sizes": (4, 4)}
 
 
 def residual(sizes: tuple[int, ...] = (4, 4), **fields):
-    network = NETWORKS["residual"](
+    network = NETWORKS["residual_norm"](
         hidden_sizes=sizes,
         activation="relu",
         layer_norm=False,

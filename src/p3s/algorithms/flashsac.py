@@ -1,6 +1,6 @@
 """FlashSAC (arXiv 2604.04539): SAC with bounded weights, features and returns.
 
-This is XQC (`xqc.py`) with residual networks (`networks/residual.py`) and noise that is held:
+This is XQC (`xqc.py`) with residual networks (`networks/residual_norm.py`) and noise that is held:
 
     value step    XQC's, with the mean over the value networks in place of the sum
     policy step   at every second update: a ~ pi(s), from a pass in training mode over [s; s']
@@ -71,8 +71,8 @@ class FlashSAC(XQC):
     """Transitions in a minibatch (B)."""
     policy_period: Count = 2
     """Value updates per policy update."""
-    network: str = "residual"
-    """residual: residual blocks of unit weights with batch normalization."""
+    network: str = "residual_norm"
+    """residual_norm: residual blocks of unit weights with batch normalization."""
     target_rate: Share = 0.01
     """How fast targets follow (τ)."""
     target_entropy: float = -0.4782

@@ -73,7 +73,7 @@ class OffPolicy(Algorithm):
     has it); everything else stays float32."""
     network: str = "auto"
     """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms),
-    batch_norm (with XQC's norms and unit weights), residual (FlashSAC's blocks), a registered
+    batch_norm (with XQC's norms and unit weights), residual_norm (FlashSAC's blocks), a registered
     network of your own, or auto: conv for images and mlp for everything else."""
 
     @property

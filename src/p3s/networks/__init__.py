@@ -51,7 +51,7 @@ from p3s.networks.models import (
     projected,
     train_network,
 )
-from p3s.networks.residual import Residual
+from p3s.networks.residual_norm import ResidualNorm
 
 __all__ = [
     "ACTIVATIONS",
@@ -68,7 +68,7 @@ __all__ = [
     "Layers",
     "Model",
     "Network",
-    "Residual",
+    "ResidualNorm",
     "Shape",
     "apply_mlp",
     "apply_network",
@@ -86,7 +86,7 @@ __all__ = [
 ]
 
 NETWORKS: dict[str, type[Network]] = {
-    network.name: network for network in (MLP, Conv, BatchRenorm, BatchNorm, Residual)
+    network.name: network for network in (MLP, Conv, BatchRenorm, BatchNorm, ResidualNorm)
 }
 
 

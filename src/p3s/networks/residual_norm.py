@@ -52,10 +52,10 @@ def unit_norm(norm: Params) -> Params:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Residual(Network):
+class ResidualNorm(Network):
     """Residual blocks of unit weights; one of `hidden_sizes` for each, all of them alike."""
 
-    name: ClassVar[str] = "residual"
+    name: ClassVar[str] = "residual_norm"
     soft_log_std: ClassVar[bool] = True
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
@@ -63,7 +63,7 @@ class Residual(Network):
         if width == 0 or any(other != width for other in others):
             found = "-".join(map(str, self.hidden_sizes)) or "none"
             raise UserError(
-                f"network residual has blocks of one width, such as 256-256, not {found}"
+                f"network residual_norm has blocks of one width, such as 256-256, not {found}"
             )
         sizes = [prod(shape) for shape in shapes]
         inner = [size for _ in self.hidden_sizes for size in (EXPANSION * width, width)]
