@@ -34,7 +34,7 @@ def kind(algorithm: str) -> tuple:
     """What a scheme can tell of an algorithm, beside the hyper-parameters."""
     made = ALGORITHMS[algorithm]
     methods = (made.act, made.distance_between, made.policy_of, made.with_policy)
-    return made.actions, made.has_own_policy, *methods
+    return made.actions, made.has_own_policy, made.takes_loss_terms, *methods
 
 
 KINDS = list({kind(name): name for name in reversed(OFF_POLICY)}.values())
