@@ -49,6 +49,11 @@ IN_SLOW_TESTS = (
 )
 
 
+def sizes_for(algorithm: str, sizes: tuple[int, ...] = (16, 15)) -> tuple[int, ...]:
+    """Sizes of hidden layers, all of them the first for an algorithm of equal blocks."""
+    return (sizes[0],) * len(sizes) if algorithm == "flashsac" else sizes
+
+
 def off_policy(*more_in_slow_tests: str) -> list:
     """The off-policy algorithms, as parameters of a test."""
     return [
@@ -155,6 +160,10 @@ def assert_file_and_export(policy: Policy, folder: Path) -> None:
     observations = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     expected = policy.predict(observations)[0]
     assert np.array_equal(loaded.predict(observations)[0], expected)
+    if policy.algorithm.noiseless_layers(policy.params, policy.spec) is None:
+        with pytest.raises(UserError, match="cannot be exported: only dense layers can"):
+            export_onnx(loaded, folder / "policy.onnx")
+        return
     export_onnx(loaded, folder / "policy.onnx")
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(str(folder / "policy.onnx"))

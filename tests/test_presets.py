@@ -19,7 +19,7 @@ from p3s.presets import ERL_DDPG, KL_PER_SQUARE, PRESETS
 from p3s.study.reading import parse
 from tests.helpers import SMALL
 
-GAUSSIAN = ("sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc", "flashsac")
+GAUSSIAN = ("sac", "sac_2018", "redq", "droq", "tqc", "crossq", "xqc")
 
 
 def test_random_phase():

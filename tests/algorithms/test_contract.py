@@ -23,6 +23,7 @@ from tests.helpers import (
     record,
     resume,
     run,
+    sizes_for,
     small_training,
 )
 from tests.helpers_losses import SPECS, random_batch
@@ -37,7 +38,7 @@ def env_of(algorithm: str) -> str:
 
 
 def make(algorithm: str, **fields) -> Algorithm:
-    return ALGORITHMS[algorithm](hidden_sizes=(16, 15), batch_size=7, **fields)
+    return ALGORITHMS[algorithm](hidden_sizes=sizes_for(algorithm), batch_size=7, **fields)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.networks import Network, features
 from p3s.plugins import register
 from p3s.types import EnvSpec, Guide
-from tests.helpers import leaves, off_policy, problem_of
+from tests.helpers import leaves, off_policy, problem_of, sizes_for
 from tests.helpers_losses import SPECS, random_batch
 
 """The others: test_on_policy.py."""
@@ -37,8 +37,7 @@ class Linear(Network):
 
 
 def make(algorithm: str, **fields) -> Algorithm:
-    sizes = (16, 16) if algorithm == "flashsac" else (16, 15)
-    return ALGORITHMS[algorithm](hidden_sizes=sizes, batch_size=7, **fields)
+    return ALGORITHMS[algorithm](hidden_sizes=sizes_for(algorithm), batch_size=7, **fields)
 
 
 @pytest.mark.parametrize("algorithm", off_policy("crossq"))
@@ -121,11 +120,11 @@ class TestFields:
         for index, name in enumerate(numbers, start=1):
             same = all(np.array_equal(leaf[0], leaf[index]) for leaf in leaves(histories))
             assert not same, name
-        blocks = {"hidden_sizes": (14, 14), "policy_hidden_sizes": (14, 14)}
-        shaping = {**self.shaping, **(blocks if algorithm == "flashsac" else {})}
-        for name, value in shaping.items():
+        for name, value in self.shaping.items():
             if not hasattr(made, name):
                 continue
+            if name in ("hidden_sizes", "policy_hidden_sizes"):
+                value = sizes_for(algorithm, value[::-1])
             other = dataclasses.replace(made, **{name: value})
             updated = name in self.only_in_updates
             ours, theirs = (self.shape_of(each, spec, updated) for each in (made, other))

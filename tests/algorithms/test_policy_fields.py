@@ -13,7 +13,7 @@ from p3s.config import resolve
 from p3s.errors import UserError
 from p3s.policy import Policy
 from p3s.types import Guide
-from tests.helpers import assert_file_and_export, leaves, problem_of
+from tests.helpers import assert_file_and_export, leaves, problem_of, sizes_for
 from tests.helpers_losses import SPECS, random_batch
 
 WITH_POLICY = [name for name, kind in ALGORITHMS.items() if issubclass(kind, ActorCritic)]
@@ -52,12 +52,13 @@ def largest_move(after, before) -> float:
 @pytest.mark.parametrize("name", WITH_POLICY)
 def test_networks(name):
     spec = SPECS[ALGORITHMS[name].actions]
-    made = ALGORITHMS[name](**COMMON, **OWN)
+    sizes = sizes_for(name, (6, 5))
+    made = ALGORITHMS[name](**{**COMMON, **OWN, "hidden_sizes": sizes})
     learner = jax.eval_shape(lambda: made.init(jax.random.key(0), spec))
     (policy,), values = networks(learner.policy), networks(learner.value)
     assert (policy.hidden_sizes, policy.activation, policy.layer_norm) == ((4,), "tanh", True)
     (value,) = values
-    assert (value.hidden_sizes, value.activation, value.layer_norm) == ((6, 5), "leaky_relu", False)
+    assert (value.hidden_sizes, value.activation, value.layer_norm) == (sizes, "leaky_relu", False)
     assert networks(learner.targets) <= {policy, value}
     if "policy" in learner.targets:
         assert networks(learner.targets["policy"]) == {policy}

@@ -29,6 +29,8 @@ QUIET = {
     "tqc": {"initial_temperature": 1e-3, "target_entropy": -20.0, "num_dropped": 0},
     "crossq": {"initial_temperature": 1e-3, "target_entropy": -20.0, **NORMALIZED},
     "crossq_td3": NORMALIZED,
+    "xqc": {"initial_temperature": 1e-3, "target_entropy": -20.0},
+    "flashsac": {"initial_temperature": 1e-3, "target_entropy": -20.0},
     "sac_2018": {"temperature": 1e-3, "reward_scale": 1.0},
     "sac_discrete": {"initial_temperature": 1e-3, "target_entropy": 0.0},
     "dqn": {"target_rate": 0.05, "target_period": 1},
@@ -36,6 +38,8 @@ QUIET = {
 }
 
 GAMMA = 0.5
+UPDATES = {"xqc": 5000, "flashsac": 5000}
+"""Of those whose weights are kept at norm 1, and so move slowly; 1500 for others."""
 
 
 def probe_transitions(name: str, discrete: bool) -> Transition:
@@ -72,13 +76,15 @@ def probe_learner():
             made = ALGORITHMS[algorithm](
                 discount_factor=GAMMA, **{**fields, **QUIET.get(algorithm, {})}
             )
-            programs[algorithm] = made, jax.jit(partial(learn_probe, made))
+            updates = UPDATES.get(algorithm, 1500)
+            made = made.for_run(updates)
+            programs[algorithm] = made, jax.jit(partial(learn_probe, made, updates))
         return programs[algorithm]
 
     return program
 
 
-def learn_probe(made: Algorithm, transitions: Transition):
+def learn_probe(made: Algorithm, updates: int, transitions: Transition):
     spec = EnvSpec.flat(1, 2 if made.actions == "discrete" else 1, made.actions == "discrete")
     learner = made.init(jax.random.key(0), spec)
 
@@ -90,7 +96,7 @@ def learn_probe(made: Algorithm, transitions: Transition):
         guide = Guide(learner.policy, jnp.float32(0.0))
         return made.policy_step(learner, batch, guide, policy_key)[0], None
 
-    return jax.lax.scan(update, learner, jax.random.split(jax.random.key(1), 1500))[0]
+    return jax.lax.scan(update, learner, jax.random.split(jax.random.key(1), updates))[0]
 
 
 @pytest.mark.parametrize("probe", PROBES)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -77,6 +77,9 @@ class FlashSAC(XQC):
     """How fast targets follow (τ)."""
     target_entropy: float = -0.4782
     """Entropy that the temperature aims at, per action dimension: ½ ln(2πe · 0.15²)."""
+    distance: Literal["kl", "action"] = "action"
+    """How far two policies are apart, for guidance: half the mean squared distance of their
+    noiseless actions (action), or KL (kl), which is huge where a std may fall to e⁻¹⁰."""
     learning_rate_end: Share = 0.5
     """Share of every step size that is left in the end."""
     noise_repeat: Count = 16
