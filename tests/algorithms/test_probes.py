@@ -37,7 +37,7 @@ QUIET = {
         "learning_rate": 1e-3,
         "hidden_sizes": (128, 128),
         "policy_hidden_sizes": (32, 32),
-    },  # fmt: skip
+    },
     "sac_2018": {"temperature": 1e-3, "reward_scale": 1.0},
     "sac_discrete": {"initial_temperature": 1e-3, "target_entropy": 0.0},
     "dqn": {"target_rate": 0.05, "target_period": 1},
