@@ -181,6 +181,7 @@ def stepped():
     return made, start, valued, after, {**value_metrics, **metrics}
 
 
+@pytest.mark.slow
 class TestSteps:
     def test_value_loss_is_a_mean_over_networks(self, stepped):
         made, start, _, _, metrics = stepped
