@@ -57,8 +57,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-# Chosen by the first round of the study `selection` on seeds 0 to 2; the second, on seeds 0 to 3, kept
-# it (results/README.md).
+# Chosen by the first round of the study `selection`, on seeds 0 to 2; the second, on seeds 0 to 3,
+# kept it (results/README.md).
 PRESETS["recommended"] = {
     **PRESETS["authors"],
     "targets_start": "online",

@@ -136,7 +136,7 @@ class TestHeldNoise:
     )
 
     def test_lengths_are_drawn_in_proportion_to_their_inverse_square(self):
-        steps = jnp.arange(200 * WINDOW, dtype=jnp.int32)
+        steps = jnp.arange(40 * WINDOW, dtype=jnp.int32)
         starts = np.asarray(self.starts(steps))
         assert (starts <= np.asarray(steps)).all()
         assert (np.diff(starts) >= 0).all()
@@ -144,7 +144,7 @@ class TestHeldNoise:
         assert lengths.max() == 16
         expected = 1 / np.arange(1, 17) ** 2.0
         shares = np.bincount(lengths, minlength=17)[1:] / len(lengths)
-        np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.01)
+        np.testing.assert_allclose(shares, expected / expected.sum(), atol=0.02)
 
     def test_one_is_no_holding(self):
         steps = jnp.arange(100, dtype=jnp.int32)
