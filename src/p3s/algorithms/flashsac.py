@@ -22,7 +22,6 @@ where theirs takes the last step's reward over into the next one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Literal
 
 import jax
@@ -31,12 +30,9 @@ import numpy as np
 import optax
 from jax.typing import ArrayLike
 
-from p3s.algorithms.off_policy import Loss
-from p3s.algorithms.parts.soft_actor_critic import temperature
-from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss
 from p3s.algorithms.xqc import XQC, BinnedTarget
 from p3s.field_types import Count, Share, Sizes
-from p3s.types import Guide, Learner, Params, Transition
+from p3s.types import Learner, Params, Transition
 
 WINDOW = 256
 """Steps after which noise is drawn anew whatever came before: so which noise acts at a step follows
@@ -111,20 +107,8 @@ class FlashSAC(XQC):
         loss, rest = super().value_loss(values, batch, target, key)
         return loss / self.num_values, rest
 
-    def policy_loss(
-        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> Loss:
-        return partial(
-            policy_loss,
-            estimate=partial(self.action_value, learner),
-            observation=batch.observation,
-            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature=temperature(learner),
-            guide=gaussian(guide.policy, batch.observation),
-            weight=guide.weight,
-            distance_of=self.distance_of,
-            beside=batch.next_observation,
-        )
+    def beside(self, batch: Transition) -> jax.Array | None:
+        return batch.next_observation
 
     def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:
         return learner

@@ -143,7 +143,12 @@ class XQC(SoftGaussian, SoftActorCritic):
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
             distance_of=self.distance_of,
+            beside=self.beside(batch),
         )
+
+    def beside(self, batch: Transition) -> jax.Array | None:
+        """Further observations that go through the policy in its step, for its norms."""
+        return None
 
     def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:
         _, policy = train_network(learner.policy, batch.observation)
