@@ -3,11 +3,10 @@
     u = mean(s) + std(s) * noise,  a = tanh(u)
     log pi(a|s) = log N(u; mean, std²) - sum log(1 - tanh²(u))
 
-D is KL(pi ‖ guide), or with `distance` "action" half the squared distance between the noiseless
-actions, averaged over dimensions, which is TD3's distance and has its unit. The KL is that between
-the Gaussians before squashing. tanh is one-to-one and the same for
-both, so the change of variables cancels in the ratio of the densities: this equals the KL between
-the squashed distributions, and it has a closed form.
+D has two forms. `distance` "action" is TD3's: half the squared distance between the noiseless
+actions, averaged over dimensions. "kl" is KL(pi ‖ guide) between the Gaussians before squashing.
+tanh is one-to-one and the same for both, so the change of variables cancels in the ratio of the
+densities: this equals the KL between the squashed distributions, and it has a closed form.
 
 Differs from the original code in the correction term, which is computed without the 1e-6 that
 keeps log(1 - tanh²) finite there.
