@@ -50,7 +50,7 @@ test: $(DEV)  ## the fast tests, in parallel
 	$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0
 
 test-slow: $(DEV)  ## trainings that take minutes
-	$(BIN)/python -m pytest -m slow --timeout 3600
+	$(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
 
 test-cluster: $(DEV)  ## Ray clusters of several nodes, all on this machine
 	$(BIN)/python -m pytest -m slow --timeout 1800 tests/cluster tests/study/test_on_ray.py
@@ -68,7 +68,7 @@ format: $(DEV)  ## let ruff rewrite
 	$(BIN)/ruff format .
 
 docs: $(DOCS)  ## the documentation as a site, in build/docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet it would not count warnings
 	@echo build/docs/index.html
 
 # Installed without extras, outside the checkout: what `pip install p3s` gives must work alone.

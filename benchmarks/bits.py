@@ -4,9 +4,10 @@
     python benchmarks/bits.py --compare bits.json          # exit code 1 if any differs
 
 Every scheme with TD3, SAC and DQN under the presets `paper` and `authors`, and every other
-algorithm once: 3,000 environment steps each. Hashed are the evaluations and the lineage without
-times, and the arrays of the policy file regardless of their names. Compare on one machine: other
-processors and compilers round differently.
+algorithm once; schemes that can be split in two shards; normalization, credit, images, masks and
+workers: 3,000 environment steps each. Hashed are the evaluations and the lineage without times, and
+the arrays of the policy file regardless of their names. Compare on one machine: other processors
+and compilers round differently.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-SCHEMES = ("p3s", "sharing", "resetting", "distributed", "center", "cem", "erl", "pbt", "single")
+SCHEMES = ("p3s", "sharing", "resetting", "distributed", "center", "cem", "erl", "pbt", "mf_pbt")
+SCHEMES += ("single",)
 COMMON = "--steps 3000 --evaluation-period 1000 --evaluation-episodes 2 --no-report"
 SMALL = "--hidden-sizes 32 32"
 WORLD = {"td3": "InvertedPendulum-v5", "sac": "InvertedPendulum-v5", "dqn": "CartPole-v1"}
@@ -30,6 +32,27 @@ EARLY = {
     "cem": "--initial-steps 60",
     "resetting": "--review-period 250",
     "pbt": "--review-period 250",
+    "mf_pbt": "--review-period 100 --group-periods 1 2",
+}
+SPLIT = ("p3s", "sharing", "resetting", "pbt", "mf_pbt")
+OTHERS = {
+    "normalized": f"InvertedPendulum-v5 --normalize-observations {SMALL}",
+    "normalized 2 shards": f"InvertedPendulum-v5 --normalize-observations --shards 2 {SMALL}",
+    "crossq 2 shards": (
+        "InvertedPendulum-v5 --algorithm crossq --shards 2 --initial-steps 250 "
+        f"--updates-per-step 1 {SMALL}"
+    ),
+    "snapshot": f"InvertedPendulum-v5 --preset recommended --guide-source snapshot {SMALL}",
+    "ircr": f"InvertedPendulum-v5 --delay 20 --credit ircr {SMALL}",
+    "rrd": f"InvertedPendulum-v5 --delay 20 --credit rrd {SMALL}",
+    "rrd 2 shards": f"InvertedPendulum-v5 --delay 20 --credit rrd --shards 2 {SMALL}",
+    "own share": f"InvertedPendulum-v5 --own-share 0.5 {SMALL}",
+    "masks": f"Taxi-v4 --algorithm dqn {SMALL}",
+    "images": (
+        "CarRacing-v3 --env-kwargs max_episode_steps 50 --initial-steps 700 --batch-size 8 "
+        "--buffer-size 3000"
+    ),
+    "workers": f"InvertedPendulum-v5 --env-workers 2 --evaluation-workers 1 {SMALL}",
 }
 
 
@@ -47,11 +70,16 @@ def cases() -> dict[str, list[str]]:
                 ).split()
     for algorithm in ("ddpg", "sac_2018", "tqc", "sql"):
         found[f"p3s {algorithm}"] = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL}".split()
-    for algorithm in ("redq", "droq", "crossq", "crossq_td3", "xqc"):
+    for algorithm in ("redq", "droq", "crossq", "crossq_td3", "xqc", "flashsac"):
         words = f"InvertedPendulum-v5 --algorithm {algorithm} {SMALL} --initial-steps 250"
         found[f"p3s {algorithm}"] = [*words.split(), "--updates-per-step", "1"]
     found["p3s td3 3-step"] = f"InvertedPendulum-v5 --n-step 3 {SMALL}".split()
     found["p3s sac_discrete"] = f"CartPole-v1 --algorithm sac_discrete {SMALL}".split()
+    for scheme in SPLIT:
+        words = f"InvertedPendulum-v5 --scheme {scheme} --shards 2 {SMALL} {EARLY.get(scheme, '')}"
+        found[f"{scheme} td3 2 shards"] = words.split()
+    for name, flags in OTHERS.items():
+        found[f"p3s {name}"] = flags.split()
     for algorithm in ("ppo", "acktr"):
         words = f"InvertedPendulum-v5 --scheme rollout --algorithm {algorithm} --rollout-steps 512"
         found[f"rollout {algorithm}"] = words.split()

@@ -39,7 +39,7 @@ def missing(cases: list[Row], rows: list[Row]) -> list[Row]:
     return [case for case in cases if not any(case.items() <= row.items() for row in rows)]
 
 
-def work_off(script: str, cases: list[Row], path: Path, lanes: int = 1) -> None:
+def run_missing(script: str, cases: list[Row], path: Path, lanes: int = 1) -> None:
     """Run what is not finished yet, in their order, each lane on cores of its own.
 
     Times mean something with one lane only.

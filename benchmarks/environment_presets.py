@@ -20,9 +20,9 @@ from pathlib import Path
 
 import gymnasium
 
-from case_runs import Row, read, returns_text, work_off
+from case_runs import Row, read, returns_text, run_missing
 from p3s.cli.presets import known_ids, solved_at
-from p3s.environment_presets import ENVIRONMENTS
+from p3s.config.environments import ENVIRONMENTS
 
 EPISODES = 20
 SCHEMES = ("p3s", "single")
@@ -86,7 +86,7 @@ def main() -> None:
         if ids[family] in gymnasium.registry
     ]  # fmt: skip
     rows = options.out.with_suffix(".jsonl")
-    work_off(__file__, cases, rows, options.lanes)
+    run_missing(__file__, cases, rows, options.lanes)
     text = table([row for row in read(rows) if row["seed"] in options.seeds])
     options.out.with_suffix(".md").write_text(text)
     print(text)

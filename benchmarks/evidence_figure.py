@@ -38,6 +38,8 @@ def main() -> None:
         for panel, group in zip(panels, ("dense", "sparse"), strict=True):
             envs = in_group(returns.envs, group)
             for index, method in enumerate(ORDER):
+                if method not in returns.methods:
+                    continue
                 middle, low, high = [], [], []
                 for share in shares:
                     strata = [returns.at(method, env, share * returns.last[env]) for env in envs]

@@ -15,7 +15,7 @@ import statistics
 import time
 from pathlib import Path
 
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.envs import make_env
 from p3s.learning import devices, program
 from p3s.train import Training

@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from case_runs import Row, read, returns_text, seed_means, work_off
+from case_runs import Row, read, returns_text, run_missing, seed_means
 from p3s.report.statistics import permutation_p
 from sbx_learners import NAMES, POLICY_DELAY, make_sbx
 
@@ -165,7 +165,7 @@ def main() -> None:
         for kind in kinds
     ]
     rows = options.out.with_suffix(".jsonl")
-    work_off(__file__, cases, rows, options.lanes)
+    run_missing(__file__, cases, rows, options.lanes)
     text = table(read(rows), options.steps)
     options.out.with_suffix(".md").write_text(text)
     print(text)

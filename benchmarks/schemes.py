@@ -3,7 +3,7 @@
     python benchmarks/schemes.py [--rounds 8] [--out results/schemes.json]
 
 TD3 on HalfCheetah-v5 with episodes of 100 steps, networks 400-300, batch 100, N = 4. A scheme and
-`sharing` take turns in one process, each time until so many learner-updates are done; the ratio is
+`sharing` take turns in one process, each time for a number of learner-updates; the ratio is
 the median over the turns of their learner-updates/s. Learner-updates equal environment steps in
 all schemes but `cem`, which takes more gradient steps than environment steps, and `single`.
 
@@ -26,7 +26,7 @@ import jax
 import numpy as np
 
 from p3s import keys
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.envs import make_env
 from p3s.experience.rows import unpack_transitions
 from p3s.learning import devices
@@ -49,12 +49,12 @@ def start(scheme: str, **fields) -> Training:
 
 
 def rate(training: Training, updates: int) -> tuple[float, float]:
-    """Learner-updates/s and environment steps/s until so many more learner-updates are done."""
-    jax.block_until_ready(training.updater.state)
+    """Learner-updates/s and environment steps/s until this many more learner-updates are done."""
+    jax.block_until_ready(training.crew.updater.state)
     enough, steps = training.counters.total_updates + updates, training.total_steps
     done, started = training.counters.total_updates, time.perf_counter()
     training.run(10**9, callback=lambda now: now.counters.total_updates < enough)
-    jax.block_until_ready(training.updater.state)
+    jax.block_until_ready(training.crew.updater.state)
     seconds = time.perf_counter() - started
     return (training.counters.total_updates - done) / seconds, (
         training.total_steps - steps
@@ -91,7 +91,7 @@ def cem_together_or_singly(rounds: int) -> dict[str, float]:
     training.run(1500)
     scheme, state, batch = (
         training.scheme,
-        training.updater.state,
+        training.crew.updater.state,
         training.config.algorithm.batch_size,
     )
     ring = training.experience.ring

@@ -31,13 +31,11 @@ import numpy as np
 import ray
 from ray.cluster_utils import Cluster
 
-from p3s.cluster.training import ShardedTraining
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.envs import make_env
 from p3s.experience.replay import Ring
 from p3s.experience.rows import record
 from p3s.learning import devices
-from p3s.runs.opening import make_training
 from p3s.train import Training
 
 ENV, EXCHANGE_PERIOD, FOREVER, WARM_UP = "HalfCheetah-v5", 10, 10**9, 1.0
@@ -47,9 +45,10 @@ def training(num_learners: int = 4, **fields: Any) -> Training:
     """A run that learns from own step 250 on, and writes nothing."""
     config = resolve(
         ENV, "p3s", preset="paper", num_learners=num_learners, initial_steps=250,
-        evaluation_period=0, checkpoint_period=0, buffer_size=200_000, log_period=10**8, **fields,
+        evaluation_period=0, checkpoint_period=0, buffer_size=200_000, metrics_period=10**8,
+        **fields,
     )  # fmt: skip
-    made = make_training(config, partial(make_env, config.env))
+    made = Training(config, partial(make_env, config.env))
     made.run((250 + 30) * num_learners)  # everything is compiled
     return made
 
@@ -85,7 +84,7 @@ def loopback_bytes() -> int:
 
 
 def on_nodes(count: int, rounds: int, seconds: float) -> dict[str, float]:
-    """Steps/s, and bytes per environment step, on so many nodes with one shard each."""
+    """Steps/s, and bytes per environment step, on this many nodes with one shard each."""
     ray.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     for _ in range(count):
@@ -112,10 +111,10 @@ def on_nodes(count: int, rounds: int, seconds: float) -> dict[str, float]:
 def times(rounds: int, seconds: float) -> dict[str, float]:
     """Seconds of the parts of a step, on this machine."""
     whole = training(4)
-    before, updates = whole.stepping_seconds, whole.counters.total_updates
+    before, updates = whole.crew.stepping_seconds, whole.counters.total_updates
     started, first = time.perf_counter(), whole.total_steps
     turn(whole, rounds * seconds)
-    stepping = (whole.stepping_seconds - before) / (whole.total_steps - first)
+    stepping = (whole.crew.stepping_seconds - before) / (whole.total_steps - first)
     elapsed = time.perf_counter() - started
     update = elapsed / (whole.counters.total_updates - updates) - stepping
     row_bytes = record(whole.spec).itemsize
@@ -132,11 +131,11 @@ def times(rounds: int, seconds: float) -> dict[str, float]:
             "draw_minibatch": draw, "row_bytes": row_bytes}  # fmt: skip
 
 
-def call_seconds(run: ShardedTraining) -> float:
+def call_seconds(run: Training) -> float:
     """Seconds of a call that asks all shards for next to nothing."""
     started = time.perf_counter()
     for _ in range(100):
-        run.shards.tell_all("scaling")
+        run.crew.places.tell_all("current_scaling")
     return (time.perf_counter() - started) / 100
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.learning import devices
 from p3s.runs import opening
 
@@ -33,7 +33,7 @@ def measure(num_learners: int) -> dict[str, float]:
         "Pendulum-v1", "p3s", preset="paper", num_learners=num_learners, hidden_sizes=(8,),
         batch_size=8, initial_steps=20, review_period=20, buffer_size=50 * num_learners,
         steps=OWN_STEPS * num_learners, evaluation_period=OWN_STEPS * num_learners,
-        evaluation_episodes=1, log_period=50 * num_learners, checkpoint_period=0,
+        evaluation_episodes=1, metrics_period=50 * num_learners, checkpoint_period=0,
         shards=math.ceil(num_learners / PER_SHARD), exchange_period=10,
     )  # fmt: skip
     decided: list[float] = []

@@ -42,7 +42,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.envs import make_env
 from p3s.learning import devices
 from p3s.train import Training
@@ -166,7 +166,7 @@ class Turns:
         self._started, self._first, self._seconds = 0.0, 0, 0.0
 
     def begin(self, steps: int) -> bool:
-        """Wait for a turn, which starts at so many steps; False when there will be none."""
+        """Wait for a turn, which starts at this many steps; False when there will be none."""
         line = sys.stdin.readline()
         if not line:
             return False
@@ -247,7 +247,7 @@ def serve_p3s(count: int, mode: str, env: str, fields: dict) -> None:
     turns = Turns()
     while turns.begin(training.total_steps):
         training.run(FOREVER, lambda now: not turns.over or (evaluated and within_period(now)))
-        jax.block_until_ready(training.updater.state)
+        jax.block_until_ready(training.crew.updater.state)
         report(turns.rate(training.total_steps), guided=True, counted=env == ENV)
 
 
@@ -269,8 +269,8 @@ def update_until(training: Training, over: Callable[[], bool]) -> int:
 
     How many learner-updates there were; every second one had a policy step.
     """
-    count, updater = training.scheme.num_learners, training.updater
-    batches = training.experience.take(1, count, coming=0)
+    count, updater = training.scheme.num_learners, training.crew.updater
+    batches = training.experience.take(1, count, num_pending=0)
     assert batches is not None
     state, number, before = updater.state, 0, None
     while number % 2 or not over():
@@ -363,7 +363,7 @@ class Case:
         self._read()
 
     def turn(self, seconds: float, warm_up: float) -> dict:
-        """What the case measured in so many seconds, after a while for its memory to come back."""
+        """What the case measured in this many seconds, after a while for memory to come back."""
         if warm_up > 0 and not self._turn(warm_up):
             return {}
         return self._turn(seconds)

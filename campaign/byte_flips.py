@@ -17,10 +17,10 @@ from tests.helpers import assert_same_state, small_config, state_of
 
 from campaign import Result
 from p3s.errors import UserError
-from p3s.policy import Policy
-from p3s.report.rows import read_intact_rows
+from p3s.policies.policy import Policy
 from p3s.runs import opening
 from p3s.runs.records import read_config, read_rows
+from p3s.runs.rows import read_intact_rows
 
 FLIPS_PER_FILE = 200
 OBSERVATIONS = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)

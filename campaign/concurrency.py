@@ -27,7 +27,7 @@ import p3s
 from campaign import Result
 from p3s.cli import main
 from p3s.errors import TrainingStopped, UserError
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.runs import opening
 from p3s.runs.records import read_rows
 
@@ -39,7 +39,7 @@ Attempt = Callable[[Path, Any], tuple[int, list[str]]]
 OPTIONS = (
     "--preset", "paper", "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
     "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
-    "--evaluation-episodes", "2", "--log-period", "100", "--checkpoint-period", "50",
+    "--evaluation-episodes", "2", "--metrics-period", "100", "--checkpoint-period", "50",
     "--steps", str(STEPS), "--no-report",
 )  # fmt: skip
 

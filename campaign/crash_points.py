@@ -37,7 +37,7 @@ class Recorded(NamedTuple):
     reported: list[int]
     """How long the log was when each checkpoint was reported as written."""
     check: Callable[[Path, int], None]
-    """Opens the folder found after so many reports; raises if something is lost."""
+    """Opens the folder found after this many reports; raises if something is lost."""
 
     def num_reported(self, point: int) -> int:
         """How many checkpoints were reported when the log was so long."""

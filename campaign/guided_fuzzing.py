@@ -54,14 +54,13 @@ def make_seeds(folder: Path) -> dict[str, bytes]:
     from tests.helpers import small_config
 
     from campaign.strangers import STUDY
-    from p3s.policy import policy_of
-    from p3s.run_file import run_file_text
+    from p3s.config.run_file import run_file_text
     from p3s.runs import opening
 
     config, path = small_config("Pendulum-v1", steps=200, evaluation_period=100), folder / "run"
     training = opening.begin(config, path)
     training.run(200)
-    policy = policy_of(training).to_bytes()
+    policy = training.policy().to_bytes()
     training.close()
     rows = (path / "evaluations.jsonl").read_bytes().splitlines()
     header = header_of(policy)
@@ -107,7 +106,7 @@ def fuzz(reader: str, seed: bytes, folder: Path, short: bool) -> tuple[int, str 
 
 def read_policy(file: Path) -> None:
     """A policy's file."""
-    from p3s.policy import Policy
+    from p3s.policies.policy import Policy
 
     Policy.load(file)
 
@@ -131,9 +130,10 @@ def read_records(file: Path) -> None:
 
 def read_run_file(file: Path) -> None:
     """A run's TOML file."""
-    from p3s.run_file import read_run_file
+    from p3s.config.run import resolve_spec
+    from p3s.config.run_file import read_run_file
 
-    read_run_file(file).resolve().check()
+    resolve_spec(read_run_file(file))
 
 
 def read_study(file: Path) -> None:
@@ -155,8 +155,8 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 MODULES = (
-    "p3s.policy",
-    "p3s.run_file",
+    "p3s.policies.policy",
+    "p3s.config.run_file",
     "p3s.report.results",
     "p3s.runs.opening",
     "p3s.study.cells",

@@ -35,7 +35,7 @@ STARTS = 0.25
 LANES = 2
 """Runs that are killed at a time."""
 STUDIES = 8
-"""One in so many runs is a study."""
+"""One run in this many is a study."""
 
 
 def run(short: bool) -> Result:

@@ -77,7 +77,7 @@ def replaces(scheme: str, algorithm: str, part: str, value: float) -> str | None
     before = [learner_leaves(training, learner) for learner in OTHERS]
     poison(training, 1, part, value)
     try:
-        rows += training.divergence.check()
+        training.check_learners()
         after = [learner_leaves(training, learner) for learner in OTHERS]
         training.run(STEPS + 4 * training.scheme.review_period)
     except TrainingStopped as error:
@@ -86,7 +86,7 @@ def replaces(scheme: str, algorithm: str, part: str, value: float) -> str | None
         training.close()
     if [row["replaced"] for row in rows if "replaced" in row] != [[1]]:
         return "the lineage does not say so"
-    if diverged_learners(training.scheme, training.updater.state):
+    if diverged_learners(training.scheme, training.crew.updater.state):
         return "a learner is not finite"
     same = all(
         np.array_equal(now, old)

@@ -24,7 +24,7 @@ from tests.helpers import small_config
 from tests.helpers_faults import MakeFault
 
 from campaign import Result
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve
 from p3s.learning import devices
 from p3s.runs import opening
 
@@ -112,7 +112,7 @@ def long_config(steps: int) -> Config:
     return resolve(
         "Pendulum-v1", "p3s", "td3", "paper", steps=steps, hidden_sizes=(32, 32), batch_size=32,
         buffer_size=steps // 6, evaluation_period=steps // 30, evaluation_episodes=2,
-        evaluation_workers=0, checkpoint_period=steps // 20, log_period=max(steps // 300, 1),
+        evaluation_workers=0, checkpoint_period=steps // 20, metrics_period=max(steps // 300, 1),
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ class Command:
         return self._process.is_alive()
 
     def wait(self, seconds: float = LONGEST) -> int | None:
-        """Its exit code; None if it is alive after so many seconds."""
+        """Its exit code; None if it is alive after this many seconds."""
         self._process.join(seconds)
         return self._process.exitcode
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from tests.helpers import record
 
 from campaign.processes import Command
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.errors import UserError
 from p3s.schemes import SCHEMES
 
@@ -33,7 +32,7 @@ FIELDS: dict[str, Any] = {
     "buffer_size": 1000,
     "evaluation_period": 500,
     "evaluation_episodes": 1,
-    "log_period": 100,
+    "metrics_period": 100,
     "checkpoint_period": 150,
     "rollout_steps": 64,
     "minibatch_size": 32,
@@ -145,10 +144,9 @@ def fitting_fields(env: str, scheme: str, algorithm: str, preset: str) -> dict[s
         try:
             resolve(env, scheme, algorithm, preset, **fields).check()
         except UserError as error:
-            named = [name for name in fields if re.search(rf"\b{name}\b", str(error))]
-            if not named:
+            if error.field not in fields:
                 return None
-            del fields[named[0]]
+            del fields[error.field]
         else:
             return fields
 

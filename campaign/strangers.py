@@ -36,10 +36,10 @@ from campaign.mutations import (
 )
 from p3s.cli import main
 from p3s.learning import devices
+from p3s.report.failures import Failure, write_failure
 from p3s.report.references import FILE as REFERENCES
 from p3s.report.references import Reference, references_text
 from p3s.runs import opening
-from p3s.runs.failures import Failure, write_failure
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder

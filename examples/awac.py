@@ -17,7 +17,7 @@ from p3s.algorithms.off_policy import WithTargets, bootstrap, q_values, value_lo
 from p3s.algorithms.parts.deterministic import deterministic_action, squared_distance
 from p3s.networks import train_network
 from p3s.trees import follow
-from p3s.types import Learner
+from p3s.types import Learner, Metrics
 
 
 @register
@@ -52,7 +52,7 @@ class AWAC(WithTargets):
         q, state, loss, _ = self.minimize(
             lambda value: value_loss(value, batch, target), learner.value, states["value"]
         )
-        return learner._replace(value=q, optimizers={**states, "value": state}), {"q_loss": loss}
+        return learner._replace(value=q, optimizers={**states, "value": state}), Metrics(loss)
 
     def policy_step(self, learner, batch, guide, key):
         seen, states = batch.observation, learner.optimizers
@@ -69,7 +69,7 @@ class AWAC(WithTargets):
 
         policy, state, loss, _ = self.minimize(loss_of, learner.policy, states["policy"])
         learner = learner._replace(policy=policy, optimizers={**states, "policy": state})
-        return self.follow_targets(learner), {"policy_loss": loss}
+        return self.follow_targets(learner), Metrics(loss)
 
     def follow_targets(self, learner):
         online = {"policy": learner.policy, "value": learner.value}

@@ -1,4 +1,4 @@
-"""Where populations help: rewards that come at the end of an episode. With a report.
+"""Where populations help: rewards that come every twenty steps only. With a report.
 
 python examples/delayed_rewards.py [STEPS]
 """
@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-steps = sys.argv[1] if len(sys.argv) > 1 else "20000"
-env = ["InvertedDoublePendulum-v5", "--delay", "end", "--hidden-sizes", "64", "64"]
+steps = sys.argv[1] if len(sys.argv) > 1 else "40000"
+env = ["InvertedPendulum-v5", "--delay", "20", "--hidden-sizes", "64", "64"]
 runs = {"p3s": Path("runs/delayed-p3s"), "single": Path("runs/delayed-single")}
 for scheme, path in runs.items():
     run = ["train", *env, "--scheme", scheme, "--steps", steps, "--out", str(path)]

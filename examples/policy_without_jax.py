@@ -25,7 +25,7 @@ print("return without jax:", total)
 
 if __name__ == "__main__":
     from p3s import Population
-    from p3s.policy_onnx import export_onnx
+    from p3s.policies.onnx_export import export_onnx
 
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 12_000
     population = Population("Pendulum-v1", hidden_sizes=(64, 64)).learn(steps)

@@ -14,9 +14,13 @@ import jax
 import pytest
 
 import p3s
+from p3s.algorithms import ALGORITHMS
 from p3s.learning import devices
 from p3s.learning.program import compiled
+from p3s.networks import NETWORKS
+from p3s.schemes import SCHEMES
 from tests.helpers import SMALL
+from tests.helpers_browser import chromium
 from tests.synthetic_runs import ENVS, METHODS, write_study
 
 devices.prepare()
@@ -38,7 +42,7 @@ def own_key(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def forget_programs():
-    """Compiled programs take memory maps, of which a process has only so many."""
+    """Compiled programs take memory maps, of which a process has only a limited number."""
     yield
     compiled.cache_clear()
     jax.clear_caches()
@@ -64,7 +68,7 @@ def run_arguments() -> list[str]:
     return [
         "--preset", "paper", "--hidden-sizes", "16", "--batch-size", "8", "--initial-steps", "20",
         "--review-period", "25", "--buffer-size", "1000", "--evaluation-period", "200",
-        "--evaluation-episodes", "2", "--log-period", "100", "--checkpoint-period", "150",
+        "--evaluation-episodes", "2", "--metrics-period", "100", "--checkpoint-period", "150",
     ]  # fmt: skip
 
 
@@ -86,3 +90,23 @@ def study(tmp_path_factory) -> Path:
 def own_study(study, tmp_path) -> Path:
     """A copy of it, for tests that damage it."""
     return Path(shutil.copytree(study, tmp_path / "study"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    """A real browser."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def as_it_was(monkeypatch):
+    """What a test registers or imports is forgotten after it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    kept = [(registry, dict(registry)) for registry in (ALGORITHMS, SCHEMES, NETWORKS)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)
+    for name in ("awac", "own_scheme", "residual"):
+        sys.modules.pop(f"examples.{name}", None)

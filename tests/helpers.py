@@ -20,12 +20,12 @@ from gymnasium import spaces
 
 from p3s.algorithms import ALGORITHMS
 from p3s.cli import main
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError
-from p3s.field_types import check_fields
-from p3s.policy import Policy
-from p3s.policy_onnx import export_onnx
+from p3s.fields.types import check_fields
+from p3s.policies.onnx_export import export_onnx
+from p3s.policies.policy import Policy
 from p3s.runs import opening
 from p3s.runs.records import read_rows
 from p3s.schemes import SCHEMES, scheme_name
@@ -80,7 +80,7 @@ SMALL: dict[str, Any] = {
     "buffer_size": 1000,
     "evaluation_period": 200,
     "evaluation_episodes": 2,
-    "log_period": 100,
+    "metrics_period": 100,
 }
 """With these fields a run takes a second and still does everything that a run does."""
 
@@ -92,7 +92,7 @@ def small_config(env: str = "InvertedPendulum-v5", scheme: str = "p3s", **fields
         small = {**small, "num_learners": 4}
         del small["review_period"]
     if scheme == "rollout":
-        records = ("evaluation_period", "evaluation_episodes", "log_period", "hidden_sizes")
+        records = ("evaluation_period", "evaluation_episodes", "metrics_period", "hidden_sizes")
         small = {name: SMALL[name] for name in records}
         small = {**small, "preset": "paper", "algorithm": "ppo", "rollout_steps": 64}
     return resolve(env, scheme, **{**small, **fields})
@@ -117,7 +117,7 @@ def problem_of(part) -> str:
         check_fields(part)
     except UserError as error:
         return str(error)
-    return part.problem() or ""
+    return str(part.problem() or "")
 
 
 def leaves(tree) -> list[np.ndarray]:

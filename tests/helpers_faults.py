@@ -121,21 +121,21 @@ class MakeFault:
 
 
 def poison(training: Training, learner: int, part: str = "policy", value=jnp.nan) -> None:
-    """Turn one learner's parameters into something that is no number."""
-    learners = training.updater.state.learners
+    """Turn one learner's parameters into something that is not a number."""
+    learners = training.crew.updater.state.learners
     wrong = jax.tree.map(
         lambda leaf: leaf.at[learner].set(value) if leaf.dtype == jnp.float32 else leaf,
         getattr(learners, part),
     )
-    training.updater.settle()
-    training.updater.state = training.updater.state._replace(
+    training.crew.updater.settle()
+    training.crew.updater.state = training.crew.updater.state._replace(
         learners=learners._replace(**{part: wrong})
     )
 
 
 def learner_leaves(training: Training, learner: int) -> list[np.ndarray]:
     """Everything that belongs to one learner."""
-    state = training.updater.state
+    state = training.crew.updater.state
     return [
         leaf
         for name in training.scheme.stacked

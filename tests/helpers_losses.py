@@ -8,24 +8,10 @@ import numpy as np
 import pytest
 
 from p3s.networks import MLP, Model
-from p3s.types import EnvSpec, Transition
+from p3s.testing.programs import SPECS, random_batch
+from p3s.types import Transition
 
-SPECS = {"continuous": EnvSpec.flat(3, 2), "discrete": EnvSpec.flat(3, 4, discrete=True)}
-
-
-def random_batch(spec: EnvSpec, seed: int, size: int = 7) -> Transition:
-    draw = np.random.default_rng(seed)
-    if spec.discrete:
-        action = draw.integers(0, spec.action_size, size).astype(np.int32)
-    else:
-        action = draw.uniform(-1, 1, (size, spec.action_size)).astype(np.float32)
-    return Transition(
-        draw.normal(size=(size, spec.observation_size)).astype(np.float32),
-        action,
-        draw.normal(size=size).astype(np.float32),
-        draw.integers(0, 2, size).astype(np.float32),
-        draw.normal(size=(size, spec.observation_size)).astype(np.float32),
-    )
+__all__ = ["SPECS", "random_batch"]  # for the tests that take everything else from here
 
 
 def floats(*values: float) -> np.ndarray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from p3s import networks
-from p3s.plugins import register
+from p3s.plugins.loading import register
 
 
 @register

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.config import resolve
+from p3s.config.run import resolve
 
 PAPER = {
     ("P3S-TD3", "Hopper-v1"): 3705.92, ("TD3", "Hopper-v1"): 2555.85,

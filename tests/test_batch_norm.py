@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import SAC
-from p3s.learning.divergence import with_copy
+from p3s.learning.divergence import parts_of, with_copy
 from p3s.networks import BatchNorm, Model, apply_network, init_model, part, projected, train_network
 from p3s.networks.batch_norm import unit_columns
 from p3s.schemes import ERL, Center, Sharing
@@ -121,5 +121,5 @@ class TestPopulations:
     def test_a_copy_of_another_learner(self):
         scheme = Sharing(algorithm=ALGORITHM, num_learners=2)
         state = scheme.init(jax.random.key(0), SPEC)
-        after = with_copy(scheme, state, 0, 1, np.random.default_rng(0))
+        after = with_copy(scheme, state, 0, parts_of(scheme, state, 1), np.random.default_rng(0))
         assert_projected(after.learners.policy)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
 import p3s
@@ -90,6 +93,21 @@ def test_events_numbers_of_ones_own_and_a_stop(population):
     assert len(events.seen) == before  # it was a callback of the other call
 
 
+def test_a_population_keeps_what_is_recorded(tmp_path):
+    population = p3s.Population("InvertedPendulum-v5", **{**SMALL, "evaluation_period": 0})
+    half = Metrics(lambda training: {"half": np.float32(training.total_steps / 2)}, every=20)
+    population.learn(40, half, progress_bar=False)
+    expected = [{"step": 20, "half": 10.0}, {"step": 40, "half": 20.0}]
+    assert population.scalars == expected
+    population.save(tmp_path)
+    written = [json.loads(line) for line in (tmp_path / "scalars.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["half"]) for row in written] == [(20, 10.0), (40, 20.0)]
+    again = p3s.Population.load(tmp_path)
+    assert again.scalars == expected
+    again.learn(20, half, progress_bar=False)
+    assert [row["step"] for row in again.scalars] == [20, 40, 60]
+
+
 def test_an_exception_stops_the_run_and_names_the_callback(population):
     class Broken(Callback):
         def on_step(self, training):
@@ -121,6 +139,7 @@ def test_callbacks_move_no_bits_and_their_rows_survive_a_kill(tmp_path):
     plain.run(800)
     plain.close()
     found = read_rows(tmp_path / "killed" / "scalars.jsonl")
+    assert [row["step"] for row in resumed.scalars] == list(range(100, 801, 100))
     assert [(row["step"], row["mine"]) for row in found] == [
         (step, step / 2) for step in range(100, 801, 100)
     ]

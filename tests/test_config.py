@@ -1,19 +1,25 @@
-"""Names of fields that have changed since p3s 0.1: in calls they are pointed out, in files read."""
+"""Names of fields that have changed: in calls they are pointed out, in files read."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve, resolve_spec
+from p3s.config.run_file import read_run_file, run_file_text
 from p3s.errors import UserError
-from p3s.field_names import RENAMED
+from p3s.fields.names import RENAMED
 
 CASES = [
     ("p3s", "td3", "discount", "discount_factor", 0.9),
     ("p3s", "td3", "left_out", "distances_exclude", "new_best"),
+    ("p3s", "td3", "log_period", "metrics_period", 50),
     ("sharing", "sac", "normalise_observations", "normalize_observations", True),
     ("rollout", "ppo", "normalise_rewards", "normalize_rewards", False),
+    ("p3s", "td3", "num_values", "num_critics", 3),
     ("p3s", "td3", "random_until", "random_steps", "next_thousand"),
+    ("p3s", "td3", "record_video", "video_period", 500),
     ("distributed", "td3", "num_learners", "num_copies", 2),
 ]
 
@@ -32,10 +38,19 @@ class TestRenamed:
     def test_a_file_is_read(self, scheme, algorithm, old, new, value):
         config = resolve("Pendulum-v1", scheme, algorithm, **{new: value})
         written = config.to_json()
-        for group in ("scheme_fields", "algorithm_fields"):
-            if new in written[group]:
-                written[group][old] = written[group].pop(new)
+        for group in (written, written["scheme_fields"], written["algorithm_fields"]):
+            if new in group:
+                group[old] = group.pop(new)
         assert Config.from_json(written) == config
+
+    def test_a_run_file_is_read(self, scheme, algorithm, old, new, value, tmp_path):
+        config = resolve("Pendulum-v1", scheme, algorithm, **{new: value})
+        file = tmp_path / "run.toml"
+        text = re.sub(rf"^{new} = ", f"{old} = ", run_file_text(config), flags=re.MULTILINE)
+        assert f"\n{old} = " in text
+        file.write_text(text)
+        found = resolve_spec(read_run_file(file))
+        assert (found.scheme, found.options) == (config.scheme, config.options)
 
 
 def test_a_name_that_never_was():

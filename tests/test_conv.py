@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from p3s.algorithms import DQN, PPO, TD3
+from p3s.algorithms import ACKTR, DQN, PPO, TD3
 from p3s.errors import UserError
 from p3s.networks import (
     NATURE_ENCODER,
@@ -17,7 +19,7 @@ from p3s.networks import (
     image_patches,
     init_model,
 )
-from p3s.types import EnvSpec, ObservationSpec
+from p3s.types import EnvSpec, ObservationSpec, channels_first
 
 CONV = Conv(hidden_sizes=(8,), activation="relu", layer_norm=False, initialization="fan_in")
 DRAW = np.random.default_rng(0)
@@ -94,6 +96,28 @@ class TestConvolutions:
         assert jax.tree.all(jax.tree.map(np.array_equal, last.params, other.params))
         assert np.array_equal(apply_network(last, image), apply_network(other, first))
 
+    @pytest.mark.parametrize(
+        ("shape", "first"),
+        [((7, 7, 20), False), ((20, 7, 7), True), ((3, 40, 44), True), ((40, 44, 3), False),
+         ((9, 9, 9), False), ((12, 12, 1), False)],
+    )  # fmt: skip
+    def test_two_equal_axes_are_height_and_width(self, shape, first):
+        assert channels_first(shape) is first
+        channels = shape[0] if first else shape[2]
+        encoder = init_model(CONV, jax.random.key(0), [shape], 2).params["encoder"]
+        assert encoder[0]["weight"].shape[0] == 8 * 8 * channels
+
+    def test_what_the_user_says_of_the_axes_holds(self):
+        image = pixels(3, 7, 7, 20)
+        stated = replace(CONV, image_axes="first")
+        model = init_model(stated, jax.random.key(0), [(7, 7, 20)], 2)
+        assert model.params["encoder"][0]["weight"].shape[0] == 8 * 8 * 7
+        last = init_model(CONV, jax.random.key(0), [(7, 20, 7)], 2)
+        expected = apply_network(last, np.moveaxis(image, 1, -1))
+        assert np.array_equal(apply_network(model, image), expected)
+        made = TD3(hidden_sizes=(4,), image_axes="first").init(jax.random.key(0), images(7, 7, 20))
+        assert made.policy.network.image_axes == "first"
+
     def test_one_image_or_any_batch_of_them(self):
         model = init_model(CONV, jax.random.key(0), [(36, 36, 1)], 2)
         image = pixels(2, 3, 36, 36, 1)
@@ -118,6 +142,34 @@ class TestChoice:
         np.testing.assert_allclose(
             apply_network(learner.policy, image), apply_network(learner.policy, flat), rtol=1e-5
         )
+
+    @pytest.mark.parametrize(
+        "name", sorted(name for name in NETWORKS if not name.startswith("test_"))
+    )
+    def test_pixels_as_they_are(self, name):
+        fields = {"network": name, "hidden_sizes": (4, 4)}
+        scaled, plain = (
+            TD3(**fields, scale_images=scale).init(jax.random.key(0), images(8, 8, 1)).policy
+            for scale in (True, False)
+        )
+        image = pixels(3, 8, 8, 1) // 255  # so that both see the same numbers
+        assert not np.array_equal(apply_network(scaled, image + 1), apply_network(plain, image + 1))
+        np.testing.assert_array_equal(
+            apply_network(scaled, 255 * image), apply_network(plain, image)
+        )
+
+    @pytest.mark.parametrize("algorithm", [PPO(), ACKTR()])
+    def test_pixels_as_they_are_on_policy(self, algorithm):
+        """The flat network of an on-policy algorithm."""
+        made = replace(algorithm, hidden_sizes=(4,), scale_images=False)
+        spec = EnvSpec(ObservationSpec((8, 8, 1), "uint8"), 2)
+        policy = made.init(jax.random.key(0), spec).policy
+        image = pixels(3, 8, 8, 1)
+        flat = np.float32(image).reshape(3, 64)
+        one, other = (
+            made.act(policy, seen, jax.random.key(1), explore=False) for seen in (image, flat)
+        )
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
     @pytest.mark.parametrize("shape", [(40, 40, 1), (10, 6, 1)])
     def test_every_pixel_is_seen(self, shape):

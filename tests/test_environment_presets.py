@@ -11,11 +11,11 @@ from p3s import Population, evaluate
 from p3s.algorithms import ALGORITHMS
 from p3s.cli.presets import known_ids
 from p3s.cli.train import parse_train
-from p3s.config import resolve
-from p3s.environment_presets import ENVIRONMENTS, default_algorithm
+from p3s.config.environments import ENVIRONMENTS, default_algorithm
+from p3s.config.run import resolve
+from p3s.config.suitability import check_environment
 from p3s.envs import make_env, parse_name
 from p3s.schemes import SCHEMES
-from p3s.suitability import check_environment
 from tests.helpers import call
 
 GOOD = {

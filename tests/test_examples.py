@@ -10,15 +10,35 @@ from pathlib import Path
 
 import pytest
 
+from p3s.plugins.loading import import_module
+from p3s.testing import check_algorithm, check_scheme
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 STEPS = {"quickstart": 600, "own_environment": 600, "own_scheme": 1200, "policy_without_jax": 600,
-         "delayed_rewards": 4000, "study": 400}  # fmt: skip
+         "delayed_rewards": 1200, "study": 400}  # fmt: skip
 MODULES = ("awac", "residual")
 """Classes to import: test_plugins.py and test_networks.py train them."""
 
 
 def test_none_is_left_out():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*STEPS, *MODULES}
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_the_algorithm_keeps_the_contract():
+    check_algorithm("examples.awac:AWAC")
+
+
+@pytest.mark.usefixtures("as_it_was")
+def test_the_scheme_keeps_the_contract():
+    check_scheme("examples.own_scheme:Observed")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("as_it_was")
+def test_the_network_serves_an_algorithm_that_keeps_the_contract():
+    import_module("examples.residual")
+    check_algorithm("td3", network="residual", exploration_noise_kind="ornstein_uhlenbeck")
 
 
 @pytest.mark.parametrize("name", STEPS)

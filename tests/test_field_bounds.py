@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 
 from p3s.algorithms import ALGORITHMS, PPO, TD3
+from p3s.config.options import RunOptions
 from p3s.errors import UserError
-from p3s.field_types import Bounds, bare, check_fields, field_types
-from p3s.run_options import RunOptions
+from p3s.fields.types import Bounds, bare, check_fields, field_types
 from p3s.schemes import SCHEMES
 
 
@@ -83,7 +83,7 @@ def allowed(bounds: Bounds, number: type) -> list:
 
 
 def refused(bounds: Bounds, number: type) -> list:
-    """The numbers at the bounds that are just outside, and those that are no numbers."""
+    """The numbers at the bounds that are just outside, and those that are not numbers."""
     ends = [(bounds.least, -1), (bounds.most, 1), (bounds.above, 0), (bounds.below, 0)]
     outside = [
         step(end, number, direction) if direction else number(end)
@@ -152,10 +152,12 @@ def test_bounds_in_words():
 
 def test_a_number_or_a_word():
     scheme = SCHEMES["p3s"](algorithm=TD3())
-    for value in (1, 7, "N"):
+    for value in (1, 7, 0.25, "N"):
         check_fields(dataclasses.replace(scheme, updates_per_step=value))
     for value in (0, -3):
         with pytest.raises(UserError, match="updates_per_step must be at least 1"):
             check_fields(dataclasses.replace(scheme, updates_per_step=value))
-    with pytest.raises(UserError, match='updates_per_step must be a whole number or "N", not M'):
+    with pytest.raises(UserError, match="at least 1e-06 and below 1, not 1"):
+        check_fields(dataclasses.replace(scheme, updates_per_step=1.5))
+    with pytest.raises(UserError, match='a whole number or a number or "N", not M'):
         check_fields(dataclasses.replace(scheme, updates_per_step="M"))

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.run_options import RunOptions
+from p3s.config.options import RunOptions
 from p3s.schemes import SCHEMES
 from tests.helpers import ROOT
 
@@ -69,7 +69,7 @@ class TestTheCheckItself:
         rate: float = 1.0
         """Said here."""
         period: int = 2
-        size: int = 3  # a comment is no docstring
+        size: int = 3  # a comment is not a docstring
 
         def problem(self):
             """Follows a field at a distance."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from p3s.field_types import Mismatch, convert
+from p3s.fields.types import Mismatch, convert
 
 
 @pytest.mark.parametrize(

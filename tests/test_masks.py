@@ -13,15 +13,15 @@ from gymnasium import spaces
 
 import p3s
 from p3s.algorithms import DQN, SACDiscrete, dqn, sac_discrete
-from p3s.config import resolve
-from p3s.envs import Adapter, adapted, make_env
+from p3s.config.run import resolve
+from p3s.envs import Adapter, make_env, with_masks
+from p3s.envs.masked_observations import join_mask, split_mask
 from p3s.envs.masks import checked_mask
 from p3s.errors import UserError
 from p3s.experience.normalization import RunningMoments
 from p3s.experience.replay import memory_needed
-from p3s.masks import join_mask, split_mask
-from p3s.policy import Policy
-from p3s.policy_onnx import export_onnx
+from p3s.policies.onnx_export import export_onnx
+from p3s.policies.policy import Policy
 from p3s.train import Training
 from p3s.types import EnvSpec, ObservationSpec, Transition
 from tests.helpers import assert_same_bits, call, small_config
@@ -58,7 +58,7 @@ class TestLayout:
 class TestAdapter:
     @pytest.mark.parametrize("by_method", [False, True])
     def test_masks_follow_observations(self, by_method):
-        env = adapted(lambda: Adapter(Corridor(by_method)))()
+        env = with_masks(lambda: Adapter(Corridor(by_method)))()
         assert env.env_spec.masked
         assert env.env_spec.features.shape == (7,)
         seen, _ = env.reset(seed=0)
@@ -69,7 +69,7 @@ class TestAdapter:
         assert env.env.unwrapped.uses == 0
 
     def test_an_empty_mask_after_the_end_allows_all(self):
-        env = adapted(lambda: Adapter(Corridor()))()
+        env = with_masks(lambda: Adapter(Corridor()))()
         seen, _ = env.reset(seed=0)
         over = False
         while not over:
@@ -78,7 +78,7 @@ class TestAdapter:
 
     def test_an_environment_without_masks_is_left_alone(self):
         make = partial(make_env, "CartPole-v1")
-        assert adapted(make) is make
+        assert with_masks(make) is make
 
     def test_normalization_leaves_masks_alone(self):
         moments = RunningMoments(MASKED)
@@ -110,7 +110,7 @@ class TestBadMasks:
             ([True, False], "an action mask is of 2, but there are 3 actions"),
             ([False, False, False], "an action mask forbids all actions"),
             ([0, 2, 1], "an action mask holds something else than true and false"),
-            (True, "an action mask is no vector, but there are 3 actions"),
+            (True, "an action mask is not a vector, but there are 3 actions"),
             (None, "info has no 'action_mask', and there is no method"),
         ],
     )
@@ -193,7 +193,7 @@ class TestTargets:
 
 
 def uses(training: Training) -> int:
-    return sum(env.env.unwrapped.uses for env in training.environments.envs)
+    return sum(env.env.unwrapped.uses for env in training.crew.environments.envs)
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", pytest.param("sac_discrete", marks=pytest.mark.slow)])

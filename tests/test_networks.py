@@ -17,7 +17,7 @@ from p3s.algorithms import (
     SQL,
     TD3,
 )
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.errors import UserError
 from p3s.networks import (
     ACTIVATIONS,
@@ -29,8 +29,8 @@ from p3s.networks import (
     init_mlp,
     part,
 )
-from p3s.policy import Policy
-from p3s.policy_onnx import export_onnx
+from p3s.policies.onnx_export import export_onnx
+from p3s.policies.policy import Policy
 from p3s.types import EnvSpec
 from tests.helpers import small_training
 
@@ -126,9 +126,9 @@ class TestOwn:
     def test_trains_under_p3s(self):
         training = small_training("Pendulum-v1", algorithm="sql", num_learners=2, **self.fields)
         training.run(100)
-        assert training.updater.state.learners.policy.network.name == "residual"
+        assert training.crew.updater.state.learners.policy.network.name == "residual"
         assert training.counters.updates == 31
-        for leaf in jax.tree.leaves(training.updater.state.learners):
+        for leaf in jax.tree.leaves(training.crew.updater.state.learners):
             assert np.isfinite(leaf).all()
 
     def test_it_is_the_network_that_is_applied(self):

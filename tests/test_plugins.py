@@ -12,30 +12,19 @@ from typing import ClassVar
 import pytest
 
 import p3s
-from p3s import plugins
 from p3s.algorithms import ALGORITHMS, TD3, Algorithm
 from p3s.cli import main
 from p3s.cli.train import parse_train
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve
 from p3s.errors import UserError
 from p3s.networks import MLP, NETWORKS, Network
+from p3s.plugins import loading as plugins
 from p3s.runs import opening
 from p3s.runs.records import read_config, write_config
 from p3s.schemes import SCHEMES, Sharing
 from tests.helpers import ROOT, record, small_config, small_training
 
-
-@pytest.fixture(autouse=True)
-def as_it_was(monkeypatch):
-    """What a test registers or imports is forgotten after it."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    kept = [(registry, dict(registry)) for registry in (ALGORITHMS, SCHEMES, NETWORKS)]
-    yield
-    for registry, before in kept:
-        registry.clear()
-        registry.update(before)
-    for name in ("awac", "own_scheme"):
-        sys.modules.pop(f"examples.{name}", None)
+pytestmark = pytest.mark.usefixtures("as_it_was")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +34,7 @@ def run(tmp_path_factory) -> Path:
     fields = [
         "--hidden-sizes", "8", "--batch-size", "8", "--num-learners", "2",
         "--initial-steps", "20", "--review-period", "50", "--buffer-size", "1000",
-        "--log-period", "200", "--evaluation-period", "200", "--evaluation-episodes", "1",
+        "--metrics-period", "200", "--evaluation-period", "200", "--evaluation-episodes", "1",
         "--checkpoint-period", "200",
     ]  # fmt: skip
     train = ["train", "Pendulum-v1", "--algorithm", "examples.awac:AWAC", *fields]
@@ -138,8 +127,8 @@ class TestNames:
         ("name", "message"),
         [("examples.nothing:X", "'examples.nothing' cannot be imported"),
          ("examples.awac:Nothing", "'examples.awac' has no 'Nothing'"),
-         ("examples.awac:bootstrap", "is no algorithm"),
-         ("p3s.schemes.p3s:P3S", "is no algorithm")],
+         ("examples.awac:bootstrap", "cannot be used as algorithm"),
+         ("p3s.schemes.p3s:P3S", "cannot be used as algorithm")],
     )  # fmt: skip
     def test_names_that_mean_nothing(self, name, message):
         with pytest.raises(UserError, match=message):
@@ -154,7 +143,7 @@ class TestNames:
                 name: ClassVar[str] = "td3"
 
     def test_what_cannot_be_registered(self):
-        with pytest.raises(UserError, match="is no algorithm, scheme or network: derive it"):
+        with pytest.raises(UserError, match="is not an algorithm, scheme or network: derive it"):
             p3s.register(dict)
         with pytest.raises(UserError, match="must be a frozen dataclass with a name"):
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,17 @@ from safetensors.numpy import load_file, save_file
 
 import p3s
 from p3s.errors import UserError
-from p3s.policy import Policy
+from p3s.policies.file import checksum
+from p3s.policies.policy import Policy
+
+
+def description_of(file: Path) -> dict[str, Any]:
+    """What a policy file says of itself, without its checksum."""
+    size = int.from_bytes(file.read_bytes()[:8], "little")
+    header = json.loads(file.read_bytes()[8 : 8 + size])
+    about = json.loads(header["__metadata__"]["p3s"])
+    del about["crc32"]
+    return about
 
 
 class TestPredict:
@@ -59,7 +71,7 @@ class TestFile:
         file = tmp_path / "policy.safetensors"
         population.policy.save(file)
         file.write_bytes(file.read_bytes()[:size])
-        with pytest.raises(UserError, match="damaged or no policy"):
+        with pytest.raises(UserError, match="damaged or not a policy"):
             Policy.load(file)
 
     def test_not_one(self, tmp_path):
@@ -102,11 +114,21 @@ class TestFile:
         file = tmp_path / "policy.safetensors"
         population.policy.save(file)
         arrays = load_file(file)
-        size = int.from_bytes(file.read_bytes()[:8], "little")
-        header = json.loads(file.read_bytes()[8 : 8 + size])
-        about = json.loads(header["__metadata__"]["p3s"])
-        del about["crc32"]  # who changes a file on purpose can do that, too
+        about = description_of(file)  # who changes a file on purpose can omit the checksum, too
         change(arrays, about)
         save_file(arrays, file, {"p3s": json.dumps(about)})
         with pytest.raises(UserError, match=message):
             Policy.load(file)
+
+    def test_names_of_early_versions_are_read(self, population, tmp_path):
+        file = tmp_path / "policy.safetensors"
+        population.policy.save(file)
+        arrays, about = load_file(file), description_of(file)
+        about["observations_seen"] = 3 * about.pop("num_stacked_observations")
+        about["fields"]["num_values"] = about["fields"].pop("num_critics")
+        about["crc32"] = checksum(about, arrays)
+        save_file(arrays, file, {"p3s": json.dumps(about)})
+        policy = Policy.load(file)
+        assert policy.num_stacked_observations == 3
+        assert policy.algorithm == population.policy.algorithm
+        assert "observations_seen" not in policy.about

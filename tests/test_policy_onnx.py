@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from p3s.policy_onnx import export_onnx
+from p3s.policies.onnx_export import export_onnx
 
 
 def test_onnx_agrees(population, tmp_path):

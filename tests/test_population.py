@@ -1,4 +1,4 @@
-"""The Python front door: learning, saving, arguments that make no sense, a small task."""
+"""The Python front door: learning, saving, invalid arguments, a small task."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestPopulation:
         arguments = {"max_episode_steps": 9}
         population = p3s.Population("Pendulum-v1", env_kwargs=arguments, **SMALL)
         population.learn(80, progress_bar=False)
-        assert population.training.environments.num_episodes.tolist() == [3] * 4
+        assert population.training.crew.environments.num_episodes.tolist() == [3] * 4
         assert population.policy.about["environment"]["kwargs"] == arguments
         with pytest.raises(UserError, match="let the callable pass them"):
             p3s.Population(lambda: None, env_kwargs=arguments)

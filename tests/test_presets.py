@@ -13,9 +13,11 @@ import pytest
 
 from p3s.algorithms.parts.squashed_gaussian import Gaussian, gaussian_kl
 from p3s.cli.train import parse_train
-from p3s.config import resolve
+from p3s.config.presets import PRESETS
+from p3s.config.run import field_values, resolve
 from p3s.population import Population
-from p3s.presets import ERL_DDPG, KL_PER_SQUARE, PRESETS
+from p3s.schemes.erl import ERL_DDPG
+from p3s.schemes.p3s import KL_PER_SQUARE
 from p3s.study.reading import parse
 from tests.helpers import SMALL
 
@@ -97,7 +99,7 @@ class TestDQNTargets:
 
     @pytest.mark.parametrize("preset", PRESETS)
     def test_of_a_population(self, preset):
-        for scheme in ("p3s", "sharing", "resetting", "center", "pbt", "pb2"):
+        for scheme in ("p3s", "sharing", "resetting", "center", "pbt", "pb2", "mf_pbt"):
             assert self.targets(scheme, preset=preset) == (0.005, 1)
 
     def test_of_one_learner(self):
@@ -120,12 +122,17 @@ def test_presets_build_and_survive_json(preset):
         assert type(config).from_json(config.to_json()) == config
 
 
-def test_every_row_tells_presets_apart():
-    """A field that is the same in all of them belongs to its class."""
-    paper, authors, recommended = (PRESETS[name] for name in ("paper", "authors", "recommended"))
-    assert paper.keys() == authors.keys() <= recommended.keys()
-    for name in paper:
-        assert not paper[name] == authors[name] == recommended[name], name
+@pytest.mark.parametrize("preset", ["authors", "recommended"])
+@pytest.mark.parametrize("algorithm", ["td3", "sac"])
+def test_a_preset_says_what_differs_from_the_text(preset, algorithm):
+    """The defaults of the fields are the text; what a preset repeats of them is nothing."""
+    text, made = (resolve("Mine-v0", "p3s", algorithm, name) for name in ("paper", preset))
+    said = {name for name, source in made.sources.items() if source == f"preset {preset}"}
+    values = [
+        {**field_values(each.scheme), **field_values(each.algorithm)} for each in (text, made)
+    ]
+    assert said
+    assert said == {name for name in values[0] if values[0][name] != values[1][name]} - {"d_min"}
 
 
 @pytest.mark.parametrize(

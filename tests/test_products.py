@@ -9,7 +9,7 @@ import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.learning.devices import library_for
-from p3s.products import half_width, product
+from p3s.networks.products import half_width, product
 from tests.helpers import trained
 
 
@@ -71,9 +71,11 @@ def test_a_run_in_half_width_keeps_float32_state_and_stays_close(algorithm):
         trained(300, algorithm=algorithm, precision=precision, evaluation_period=0)
         for precision in ("float32", "bfloat16")
     )
-    leaves = jax.tree.leaves(half.updater.state.learners)
+    leaves = jax.tree.leaves(half.crew.updater.state.learners)
     assert {str(leaf.dtype) for leaf in leaves} <= {"float32", "int32"}
-    ours, theirs = (jax.tree.leaves(run.updater.state.learners.policy) for run in (half, whole))
+    ours, theirs = (
+        jax.tree.leaves(run.crew.updater.state.learners.policy) for run in (half, whole)
+    )
     apart = [float(np.abs(a - b).max()) for a, b in zip(ours, theirs, strict=True)]
     assert 0 < max(apart) < 0.2
     for run in (whole, half):

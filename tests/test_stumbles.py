@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 import p3s
 from p3s import Population
 from p3s.callbacks import Callback
 from p3s.cli.train import parse_train
-from p3s.config import resolve
-from p3s.environment_presets import preset_of
+from p3s.config.environments import preset_of
+from p3s.config.run import resolve
+from p3s.config.run_file import run_file_text
 from p3s.envs import make_env, parse_name
 from p3s.errors import UserError
-from p3s.policy_onnx import export_onnx
-from p3s.run_file import run_file_text
+from p3s.policies.onnx_export import export_onnx
 from p3s.runs import opening
 from p3s.runs.loggers.scalars import scalars_of
-from tests.helpers import SMALL, call, small_config
+from tests.helpers import SMALL, Counter, call, small_config
 from tests.helpers_faults import MakeFault
 
 FEW = {**SMALL, "evaluation_period": 0}
@@ -92,6 +94,51 @@ class TestObservationsOfSpaces:
         with pytest.raises(UserError, match="Speaks hold text, which no network here reads"):
             make_env(Speaks)
 
+    def test_a_space_of_ones_own_is_refused_in_one_line(self, capsys, monkeypatch):
+        class Mission(spaces.Space):
+            """A sentence, as MiniGrid has it: neither Gymnasium nor a network reads it."""
+
+        class Told(Structured):
+            observation_space = spaces.Dict(
+                {"image": spaces.Box(0, 255, (7, 7, 3), np.uint8), "mission": Mission()}
+            )
+
+        monkeypatch.setitem(gymnasium.registry, "Told-v0", EnvSpec("Told-v0", Told))
+        code, _, errors = call(capsys, "train", "Told-v0")
+        assert (code, errors.count("\n")) == (2, 1)
+        assert "Told-v0 hold a Mission (mission), which no network here reads: wrap it" in errors
+        told = EnvSpec("MiniGrid-Told-v0", Told)
+        monkeypatch.setitem(gymnasium.registry, "MiniGrid-Told-v0", told)
+        with pytest.raises(UserError, match=r"with --wrappers minigrid\.wrappers:ImgObsWrapper"):
+            make_env("MiniGrid-Told-v0")
+        with pytest.raises(UserError, match="hold a Sequence, which no network here reads"):
+            make_env(lambda: Counter(observation_space=spaces.Sequence(spaces.Discrete(2))))
+
+    def test_a_camera_is_scaled_and_said(self, tmp_path, capsys):
+        space = spaces.Dict(
+            {
+                "camera": spaces.Box(0, 255, (64, 64, 3), np.uint8),
+                "joints": spaces.Box(-1, 1, (7,), np.float32),
+            }
+        )
+        make = partial(Counter, observation_space=space)
+        fields = {**FEW, "algorithm": "td3", "hidden_sizes": (64, 64)}
+        camera, plain = (Population(make, **fields, **own) for own in ({}, {"scale_images": False}))
+        camera.learn(8)
+        assert (
+            "observation: camera 64×64×3 (pixels / 255) and joints 7, flattened to 12,295 numbers\n"
+            in capsys.readouterr().out
+        )
+        seen = [space.sample() for _ in range(20)]
+        for population, is_gentle in ((camera, True), (plain, False)):
+            population.policy.save(tmp_path / "policy.safetensors")
+            policy = p3s.load(tmp_path / "policy.safetensors")
+            actions = np.stack([policy.predict(observation)[0] for observation in seen])
+            assert bool(np.mean(np.abs(actions) > 0.99) < 0.05) is is_gentle
+            env = policy.make_env(env=make)
+            observation = env.reset(seed=0)[0]
+            assert bool(observation.max() <= 1.0) is is_gentle
+
     def test_onnx_has_the_shape_and_whole_numbers(self, structured, tmp_path):
         onnxruntime = pytest.importorskip("onnxruntime")
         export_onnx(structured.policy, str(tmp_path / "policy.onnx"))
@@ -154,6 +201,22 @@ class TestWordsOfOtherLibraries:
         code, _, errors = call(capsys, "train", "Pendulum-v1", flag, "1")
         assert code == 2
         assert f"{flag} is called {our_flag} here" in errors
+
+    @pytest.mark.parametrize(
+        ("theirs", "ours"),
+        [
+            ({"train_freq": 4}, "0.25"), ({"gradient_steps": 2}, "2"),
+            ({"train_freq": 8, "gradient_steps": 2}, "0.25"), ({"gradient_steps": -1}, "N"),
+            ({"train_freq": (1, "episode")}, "a number of updates per own step"),
+        ],
+    )  # fmt: skip
+    def test_train_freq_is_the_inverse(self, theirs, ours, capsys):
+        with pytest.raises(UserError, match=f"is updates_per_step {ours} here"):
+            p3s.Population("Pendulum-v1", **theirs)
+        flags = [str(word) for k, v in theirs.items() for word in (f"--{k.replace('_', '-')}", v)]
+        code, _, errors = call(capsys, "train", "Pendulum-v1", *flags)
+        assert code == 2
+        assert f"{' '.join(flags)} is --updates-per-step {ours} here" in errors
 
     def test_vector_environments(self):
         vector = gymnasium.make_vec("Pendulum-v1", 2)
@@ -266,9 +329,9 @@ def test_whole_numbers_in_short():
     assert resolve("Pendulum-v1", hidden_sizes=np.array([8, 8])).algorithm.hidden_sizes == (8, 8)
 
 
-@pytest.mark.parametrize("name", ["verbose", "device", "policy", "tensorboard_log", "wrappers"])
+@pytest.mark.parametrize("name", ["verbose", "device", "policy", "tensorboard_log"])
 def test_what_is_elsewhere_here_gets_a_hint(name):
-    with pytest.raises(UserError, match=f"^{name} is no field: .{{20}}"):
+    with pytest.raises(UserError, match=f"^unknown field '{name}': .{{20}}"):
         resolve("Pendulum-v1", **{name: 1})
 
 
@@ -285,6 +348,18 @@ def test_learn_says_why_it_stopped(capsys):
     assert f"stopped at step {population.num_steps:,}: {population.stop_reason}" in (
         capsys.readouterr().out
     )
+
+
+def test_a_function_that_ends_the_run_is_named(capsys):
+    def half_way(population):
+        return population.num_steps < 20
+
+    population = Population("InvertedPendulum-v5", **FEW)
+    assert population.learn(40, half_way).stop_reason == "half_way returned False"
+    assert "stopped at step 20: half_way returned False" in capsys.readouterr().out
+    population.learn(40, lambda _: False, progress_bar=False)
+    assert (population.num_steps, population.stop_reason) == (24, "a function returned False")
+    assert population.learn(4, progress_bar=False).stop_reason is None
 
 
 def test_a_run_that_took_no_step_does_not_block_its_folder(tmp_path, capsys):
@@ -310,8 +385,10 @@ def test_a_population_of_another_environment_is_refused_by_its_shapes(tmp_path):
 
 def test_loggers_are_kept_in_a_run_file(tmp_path):
     file = tmp_path / "run.toml"
-    file.write_text(run_file_text(resolve("Pendulum-v1"), ("csv",)))
-    assert parse_train(["--config", str(file)])[1].log == ("csv",)
+    text = run_file_text(resolve("Pendulum-v1"), ("csv",))
+    for written in (text, text.replace("\nloggers = ", "\nlog = ")):  # its name in early p3s 0.2
+        file.write_text(written)
+        assert parse_train(["--config", str(file)])[1].loggers == ("csv",)
 
 
 def test_numbers_that_are_not_there_are_not_logged():

@@ -16,6 +16,11 @@ from p3s.schemes import SCHEMES
 from p3s.train import Training
 from tests.helpers import Counter, assert_same_bits, small_config, small_training
 
+PARTS = {
+    "counters", "environments", "experience", "normalizer", "rhythm", "state", "metrics",
+    "returns", "best_policy", "records",
+}  # fmt: skip
+
 
 class TestBeginning:
     """Actions are random while t < T_initial (Appendix H)."""
@@ -116,7 +121,7 @@ class TestParts:
         first, again = (small_training(steps=600, **fields) for _ in range(2))
         first.run(600, callback=lambda now: now.total_steps < 350)
         snapshot = copy.deepcopy(first.snapshot())
-        assert snapshot.keys() == first.parts.keys()
+        assert snapshot.keys() == PARTS
         if first.experience.ring is not None:
             again.experience.ring.rows[:] = first.experience.ring.rows
             again.experience.ring.num_added = first.experience.ring.num_added
@@ -161,7 +166,7 @@ class TestTrouble:
     def test_no_environment_gets_an_action_that_is_not_a_number(self):
         training = small_training(steps=800, learning_rate=1e30)
         seen = []
-        for env in training.environments.envs:
+        for env in training.crew.environments.envs:
             step = env.step
             env.step = lambda action, step=step: seen.append(action) or step(action)
         with pytest.raises(TrainingStopped):
@@ -173,8 +178,8 @@ class TestTrouble:
     def test_an_evaluation_stops_at_an_action_that_is_not_a_number(self):
         training = small_training(steps=800)
         training.run(100)
-        training.updater.state = jax.tree.map(
-            lambda x: jax.numpy.full_like(x, np.nan), training.updater.state
+        training.crew.updater.state = jax.tree.map(
+            lambda x: jax.numpy.full_like(x, np.nan), training.crew.updater.state
         )
         with pytest.raises(UserError, match="the policy of learner 0 produced non-finite actions"):
             training.evaluate()
@@ -210,7 +215,7 @@ class TestTrouble:
         def fail(action):
             raise ValueError("the battery is empty")
 
-        training.environments.envs[2].env.step = fail
+        training.crew.environments.envs[2].env.step = fail
         with pytest.raises(
             TrainingStopped, match=r"at total step 240: .*learner 2 raised .*battery is empty"
         ):

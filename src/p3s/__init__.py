@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from p3s.envs import make_env
     from p3s.errors import TrainingStopped, UserError
     from p3s.networks import Network
-    from p3s.plugins import register
-    from p3s.policy import Policy
+    from p3s.plugins.loading import register
+    from p3s.policies.policy import Policy
     from p3s.population import Population, evaluate, load
     from p3s.report.export import load_results
 
 _MODULES = {
     "Network": "p3s.networks",
-    "Policy": "p3s.policy",
+    "Policy": "p3s.policies.policy",
     "Population": "p3s.population",
     "TrainingStopped": "p3s.errors",
     "UserError": "p3s.errors",
@@ -30,7 +30,7 @@ _MODULES = {
     "load": "p3s.population",
     "load_results": "p3s.report.export",
     "make_env": "p3s.envs",
-    "register": "p3s.plugins",
+    "register": "p3s.plugins.loading",
 }
 """Where each name is; jax is imported with the first that needs it."""
 

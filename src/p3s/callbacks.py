@@ -7,7 +7,7 @@ A callback of your own derives from `Callback` and defines the events that it wa
     class Mine(Callback):
         def on_evaluation(self, training, row): ...     return False to stop the training
 
-    on_step          after every time step
+    on_step          after every time step, or at those that `next_stop` names
     on_review        the chief has chosen: a row of lineage.jsonl
     on_evaluation    an evaluation is done: a row of evaluations.jsonl
     on_checkpoint    a checkpoint is written
@@ -20,6 +20,7 @@ callbacks has the bits of one without.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from p3s.errors import UserError
+from p3s.errors import TrainingStopped, UserError
 
 if TYPE_CHECKING:
+    from p3s.config.options import RunOptions
     from p3s.envs import EnvSource
     from p3s.train import Training
 
@@ -37,8 +39,16 @@ if TYPE_CHECKING:
 class Callback:
     """Does nothing at any event."""
 
-    in_time = True
+    waits_for_evaluations = True
     """Whether training waits for an evaluation, so that a stop never depends on timing."""
+
+    def next_stop(self, training: Training) -> float:
+        """The total step at which `on_step` has to be called next.
+
+        It is called whenever the training stops to look around; every time step if it is defined.
+        """
+        listens = type(self).on_step is not Callback.on_step
+        return training.total_steps + 1 if listens else math.inf
 
     def on_step(self, training: Training) -> Any:
         """A time step of all learners is done."""
@@ -85,7 +95,7 @@ class StopAt(StopRule):
 
 
 class StopWithoutImprovement(StopRule):
-    """Stop when the champion's mean return was not improved by so many evaluations in a row."""
+    """Stop when the champion's mean return was not improved by this many evaluations in a row."""
 
     def __init__(self, patience: int) -> None:
         if patience < 1:
@@ -106,12 +116,15 @@ def champion_returns(evaluations: list[dict[str, Any]]) -> list[float]:
 
 
 class Every(Callback):
-    """Does something every so many environment steps, at the first time step at or after them."""
+    """Acts once per `every` environment steps, at the first time step at or after them."""
 
     def __init__(self, every: int) -> None:
         if every < 1:
             raise UserError(f"every must be at least 1, not {every}")
         self.every, self._last = every, -1
+
+    def next_stop(self, training: Training) -> float:
+        return (training.total_steps // self.every + 1) * self.every
 
     def on_step(self, training: Training) -> Any:
         number = training.total_steps // self.every
@@ -149,20 +162,20 @@ class EvaluateOn(Every):
 
 
 class RecordVideo(Every):
-    """Film an episode of the champion every so many steps: videos/step-N.mp4 in the run folder.
+    """Film an episode of the champion once per `every` steps: RUN/videos/step-N.mp4.
 
     folder: another place for the films; needed where there is no run folder.
     """
 
     def __init__(self, every: int, folder: str | Path | None = None) -> None:
-        from p3s.film import film_maker
+        from p3s.policies.film import film_maker
 
         super().__init__(every)
         film_maker()  # an extra: missing now rather than later
         self.folder = None if folder is None else Path(folder)
 
     def act(self, training: Training) -> Any:
-        from p3s.film import film
+        from p3s.policies.film import film
 
         own = getattr(training.folder, "path", None)
         folder = self.folder if self.folder is not None or own is None else own / "videos"
@@ -176,7 +189,7 @@ class RecordVideo(Every):
 
 
 class Metrics(Every):
-    """Record numbers of your own: `measure(training)` gives them by name."""
+    """Record numbers of your own, by name: rows of `population.scalars` and of scalars.jsonl."""
 
     def __init__(self, measure: Callable[[Training], Mapping[str, float]], every: int) -> None:
         super().__init__(every)
@@ -186,16 +199,47 @@ class Metrics(Every):
         training.record(dict(self.measure(training)))
 
 
-def from_options(stop_at: float | None, patience: int | None, record_video: int) -> list[Callback]:
-    """The callbacks that a run's options ask for."""
-    found: list[Callback] = []
-    if stop_at is not None:
-        found.append(StopAt(stop_at))
-    if patience is not None:
-        found.append(StopWithoutImprovement(patience))
-    if record_video:
-        found.append(RecordVideo(record_video))
-    return found
+class Callbacks(list[Callback]):
+    """The callbacks of a run, asked in their order."""
+
+    @classmethod
+    def from_options(cls, options: RunOptions) -> Callbacks:
+        """Those that a run's options ask for."""
+        found = cls()
+        if options.stop_at is not None:
+            found.append(StopAt(options.stop_at))
+        if options.patience is not None:
+            found.append(StopWithoutImprovement(options.patience))
+        if options.video_period:
+            found.append(RecordVideo(options.video_period))
+        return found
+
+    @property
+    def wait_for_evaluations(self) -> bool:
+        """Whether one of them wants evaluations when they are due."""
+        return any(callback.waits_for_evaluations for callback in self)
+
+    def next_stop(self, training: Training) -> float:
+        """The total step at which one of them has to be asked next."""
+        return min((callback.next_stop(training) for callback in self), default=math.inf)
+
+    def tell(self, training: Any, event: str, *about: Any) -> None:
+        """Let them know of an event; one that returns False stops the run."""
+        for callback in list(self):
+            try:
+                if getattr(callback, f"on_{event}")(training, *about) is False:
+                    training.stop(f"{type(callback).__name__} stopped it")
+            except UserError:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                raise TrainingStopped(f"{type(callback).__name__} raised {what}") from error
+
+    def drop_met_stop_rules(self, evaluated: list[dict[str, Any]]) -> list[str]:
+        """Drop the rules by which the run would stop at once; the names of their options."""
+        met = [each for each in self if isinstance(each, StopRule) and each.is_met(evaluated)]
+        self[:] = [each for each in self if each not in met]
+        return [each.option for each in met]
 
 
 __all__ = [

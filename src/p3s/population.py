@@ -12,25 +12,24 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from p3s.callbacks import Callback
-from p3s.config import resolve
-from p3s.envs import Delay, EnvName, EnvSource, make_env, parse_name, seeing
-from p3s.envs.delay import checked_delay
+from p3s.callbacks import Callback, Callbacks
+from p3s.config.presets import DEFAULT_PRESET
+from p3s.config.run import resolve_spec
+from p3s.config.spec import RunSpec
+from p3s.envs import Delay, EnvName, EnvSource, make_env, with_stacking
 from p3s.errors import UserError, note
 from p3s.evaluation import Evaluator
 from p3s.learning import devices
-from p3s.policy import Policy
-from p3s.presets import DEFAULT_PRESET
+from p3s.policies.policy import Policy
+from p3s.progress import TrainingProgress
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import make_folder
+from p3s.runs.files import make_folder, write_text
 from p3s.runs.opening import NO_CHECKPOINT
-from p3s.runs.progress import TrainingProgress
 from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder, read_config, write_config
+from p3s.runs.records import RunFolder, read_config, to_json_line, write_config
 from p3s.runs.trust import is_own_record, signed, trusting
-from p3s.suitability import suited_algorithm
 from p3s.train import Training
 
 Listener = Callback | Callable[["Population"], Any]
@@ -42,7 +41,8 @@ class Population:
     env: a Gymnasium id or a callable that makes one copy of the environment.
     algorithm: by default the one that suits the environment (`p3s presets`), else td3.
     env_kwargs: arguments for the environment of that id.
-    fields: any hyper-parameter or run option by its name (`p3s train --help` lists them).
+    wrappers: 'module:Name' of what it is wrapped in, the innermost first.
+    fields: any hyper-parameter or run option by its name (`p3s train --help-all` lists them).
     """
 
     def __init__(
@@ -55,24 +55,26 @@ class Population:
         preset: str = DEFAULT_PRESET,
         delay: Delay | None = None,
         env_kwargs: dict[str, Any] | None = None,
+        wrappers: Sequence[str] = (),
         **fields: Any,
     ) -> None:
         wanted = fields.get("devices")
         devices.prepare(wanted if isinstance(wanted, int) else None)
-        delay = None if delay is None else checked_delay(delay)
-        if env_kwargs and not isinstance(env, str):
-            raise UserError("env_kwargs are for an environment's id: let the callable pass them")
         if num_learners is not None:
             fields["num_learners"] = num_learners
-        name = parse_name(env, delay, env_kwargs) if isinstance(env, str) else None
-        if algorithm is None:
-            make = partial(make_env, env if name is None else name, delay if name is None else None)
-            algorithm = suited_algorithm(scheme, name, make)
-        config = resolve(name, scheme, algorithm, preset, delay, seed=seed, **fields)
-        make = partial(make_env, env, delay) if name is None else opening.env_maker(config)
-        self._source = env if name is None else None
+        spec = RunSpec(
+            env,
+            scheme,
+            algorithm,
+            preset,
+            delay,
+            {} if env_kwargs is None else env_kwargs,
+            wrappers,  # pyright: ignore[reportArgumentType]
+            fields={"seed": seed, **fields},
+        ).typed()
+        self._training = Training(resolve_spec(spec), spec.make)
+        self._source = None if spec.name is not None else env
         """The callable that makes the environment, if it was one."""
-        self._training = opening.make_training(config, make)
 
     @property
     def training(self) -> Training:
@@ -83,6 +85,11 @@ class Population:
     def evaluations(self) -> list[dict[str, Any]]:
         """All evaluations so far, as rows of evaluations.jsonl."""
         return self._training.evaluated
+
+    @property
+    def scalars(self) -> list[dict[str, Any]]:
+        """What callbacks have recorded so far (`training.record`), as rows of scalars.jsonl."""
+        return self._training.scalars
 
     @property
     def num_steps(self) -> int:
@@ -126,10 +133,18 @@ class Population:
         own = [each for each in listeners if isinstance(each, Callback)]
 
         def after_step(training: Training) -> bool:
-            return all(function(self) is not False for function in functions)
+            for function in functions:
+                if function(self) is False:
+                    name = getattr(function, "__qualname__", type(function).__name__)
+                    named = "a function" if "<lambda>" in name else name.split("<locals>.")[-1]
+                    training.stop(f"{named} returned False")
+                    return False
+            return True
 
-        before, training.callbacks = training.callbacks, [*training.callbacks, *own]
+        before, training.callbacks = training.callbacks, Callbacks([*training.callbacks, *own])
         training.stop_requested, training.stop_reason = False, None
+        if progress_bar and training.total_steps == 0 and training.about_observation is not None:
+            print(training.about_observation)
         try:
             with TrainingProgress(training, until) if progress_bar else nullcontext():
                 training.run(until, after_step if functions else None)
@@ -146,7 +161,10 @@ class Population:
 
     @property
     def policy(self) -> Policy:
-        """The policy of the learner that the chief would pick now."""
+        """The policy of the learner that the last evaluation found best, as it is now.
+
+        Before the first evaluation it is the learner that the chief would pick.
+        """
         return self._training.policy()
 
     def predict(
@@ -191,13 +209,16 @@ class Population:
                 {
                     **self._training.snapshot(),
                     "config": record,
-                    "evaluated": {"rows": self.evaluations},
+                    "evaluated": {"rows": self.evaluations, "scalars": self.scalars},
                 },
                 self._training.experience.ring,
             )
             write_config(path, record)
             self.policy.save(path / LAST)
-            self._training.best_policy.save(path)
+            self._training.recorder.best_policy.save(path)
+            lines = "".join(map(to_json_line, self.scalars))
+            if lines or (path / "scalars.jsonl").exists():
+                write_text(path / "scalars.jsonl", lines)
         finally:
             folder.close()
 
@@ -225,14 +246,14 @@ class Population:
             opening.check_size(config, make)
         if env is not None and (path / LAST).exists():
             saved = Policy.load(path / LAST)
-            example = seeing(make, saved.observations_seen, saved.spec.masked)()
+            example = with_stacking(make, saved.num_stacked_observations, saved.spec.masked)()
             found = example.env_spec
             example.close()
             if saved.spec != found:
                 raise UserError(
                     f"{path} was saved with {saved.spec}, and this environment has {found}"
                 )
-        population._training = opening.make_training(config, make)
+        population._training = Training(config, make)
         notes = opening.restore(population._training, path)
         if NO_CHECKPOINT in notes:
             raise UserError(f"{path} holds no checkpoint yet")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -67,3 +69,9 @@ class Registry(MutableMapping[str, type[Registered]]):
             if listed.path.endswith(f":{name}"):
                 return listed.load()
         raise AttributeError(name)
+
+
+def search_current_folder() -> None:
+    """Let modules that a user names be found in the current folder too."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())

@@ -104,3 +104,9 @@ def unflatten_names(template: Params, arrays: dict[str, np.ndarray], what: str) 
             )
     leaves = [arrays[name] for name in expected]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def unstack(stacked: Params) -> list[Params]:
+    """Stacked parameters one by one, on the host."""
+    on_host = jax.device_get(stacked)
+    return [pick(on_host, index) for index in range(len(jax.tree.leaves(on_host)[0]))]

@@ -9,13 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Array = Any
 """A jax.Array in compiled code, an np.ndarray on the host."""
 Params = Any
 """A pytree of arrays; `trees.Carried` marks those that are not trained."""
-Metrics = dict[str, Any]
+ImageAxes = Literal["auto", "first", "last"]
+"""Where the channels of an image are; auto: where its shape suggests."""
+Recorded = dict[str, Any]
+"""Metrics of an update under the names that metrics.jsonl has for them."""
+
+
+class Metrics(NamedTuple):
+    """What a step of an algorithm tells of itself, each a mean over the minibatch.
+
+    Others rely on what has a field; everything else has a name. What is None is not recorded.
+    """
+
+    loss: Array | None = None
+    """What was minimized; recorded as `value_loss` or `policy_loss`."""
+    target_mean: Array | None = None
+    """What the value functions are moved towards; `learning/health.py` sees them explode by it."""
+    guide_distance: Array | None = None
+    """Distance to the guide; `p3s` measures its own for its pull (`distance_between`)."""
+    more: dict[str, Array] | None = None
+    """Further ones by the names that they are recorded under."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,19 @@ class ObservationSpec:
         return self.dtype == "uint8"
 
 
+def channels_first(shape: tuple[int, ...], axes: ImageAxes = "auto") -> bool:
+    """Whether the channels of an image come first.
+
+    Two equal axes are taken for height and width; otherwise the shorter end is the channels.
+    """
+    first, middle, last = shape
+    if axes != "auto":
+        return axes == "first" and last != 1  # a gray image gets its channel at the end
+    if (first == middle) != (middle == last):
+        return middle == last
+    return first < last
+
+
 @dataclass(frozen=True)
 class EnvSpec:
     """What networks and replay need to know of an environment.
@@ -48,7 +80,7 @@ class EnvSpec:
     action_size: int
     discrete: bool = False
     masked: bool = False
-    """Whether observations end with a mask of the allowed actions (`masks.py`)."""
+    """Whether observations end with a mask of the allowed actions."""
 
     @classmethod
     def flat(cls, observation_size: int, action_size: int, discrete: bool = False) -> EnvSpec:
@@ -97,9 +129,10 @@ class Rollout(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A finished training episode; `learner` is the index of its environment copy."""
+    """A finished training episode."""
 
-    learner: int
+    copy: int
+    """The index of the environment copy that played it."""
     total: float
     length: int
 
@@ -118,7 +151,7 @@ class Learner(NamedTuple):
 
 
 class Guide(NamedTuple):
-    """The policy that pulls and how hard (1{i != b} beta in eq. 1); weight 0 is no pull."""
+    """The policy that pulls and how hard (1{i != b} beta in eq. 1); weight 0: no pull."""
 
     policy: Params
     weight: Array

@@ -16,7 +16,7 @@ from p3s.algorithms.parts.squashed_gaussian import gaussian_kl
 from p3s.envs import make_env
 from p3s.errors import UserError
 from p3s.experience.normalization import identity_scaling
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.types import EnvSpec, Rollout, Transition
 from tests.helpers import assert_same_bits, problem_of, small_training
 from tests.helpers_losses import check_loss, floats, hand_worked, linear, numpy_tanh_mlp
@@ -210,7 +210,7 @@ class TestTwoObservations:
         np.testing.assert_array_equal(after[1], seen[0])
 
     def test_in_both_networks(self, population):
-        learner = population.training.updater.state.learners
+        learner = population.training.crew.updater.state.learners
         # Two of size 3; for the values also mean and std of one action, t / 10 and 1.
         assert learner.policy["layers"].params[0]["weight"].shape == (1, 6, 4)
         assert learner.value.params[0]["weight"].shape == (1, 10, 4)

@@ -12,7 +12,7 @@ import pytest
 import p3s
 from p3s.algorithms import ALGORITHMS
 from p3s.algorithms.off_policy import WithTargets
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.trees import Carried, trained
 from p3s.types import Guide
 from tests.helpers import OFF_POLICY, leaves

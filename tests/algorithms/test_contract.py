@@ -1,21 +1,22 @@
-"""Every off-policy algorithm of the registry: contract, determinism, resume, stacking, files."""
+"""Every off-policy algorithm of the registry keeps the contract, trains, resumes, and is saved.
+
+The single checks are in `p3s.testing`; test_broken.py shows that each of them can fail.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.errors import UserError
-from p3s.learning.learners import init_learners, update_learners
-from p3s.policy import Policy
-from p3s.policy_onnx import export_onnx
-from p3s.trees import pick
-from p3s.types import Guide
+from p3s.policies.onnx_export import export_onnx
+from p3s.policies.policy import Policy
+from p3s.testing import ALGORITHM_CHECKS, AlgorithmCase, small_algorithm
+from p3s.testing.steps import check_loss_terms
 from tests.helpers import (
     OFF_POLICY,
     assert_file_and_export,
@@ -26,7 +27,7 @@ from tests.helpers import (
     sizes_for,
     small_training,
 )
-from tests.helpers_losses import SPECS, random_batch
+from tests.helpers_losses import SPECS
 
 SMALL_ENV = {"continuous": "Pendulum-v1", "discrete": "CartPole-v1"}
 STEPS = 300
@@ -41,22 +42,38 @@ def make(algorithm: str, **fields) -> Algorithm:
     return ALGORITHMS[algorithm](hidden_sizes=sizes_for(algorithm), batch_size=7, **fields)
 
 
-@pytest.mark.parametrize(
-    "algorithm", [name for name, algorithm in ALGORITHMS.items() if not algorithm.on_policy]
-)
-def test_it_says_whether_it_takes_further_loss_terms(algorithm):
-    made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
-    learner, asked = made.init(jax.random.key(0), spec), []
+GIVEN = {
+    "dropout": 0.1,
+    "exploration_noise_kind": "ornstein_uhlenbeck",
+    "initialization": "fan_in",
+    "layer_norm": False,
+    "policy_estimate": "as_targets",
+    "policy_learning_rate": 1e-3,
+    "target_period": 2,
+}
+"""Values under which every other field does something within three updates."""
 
-    def term(policy):
-        asked.append(policy)
-        return jnp.float32(0.0)
 
-    guide = Guide(learner.policy, jnp.float32(0.0), term)
-    jax.eval_shape(
-        lambda: made.policy_step(learner, random_batch(spec, 0), guide, jax.random.key(1))
-    )
-    assert made.takes_loss_terms == bool(asked)
+def case_of(name: str) -> AlgorithmCase:
+    known = {field.name for field in dataclasses.fields(ALGORITHMS[name])}
+    small = small_algorithm(name, **{field: GIVEN[field] for field in known & GIVEN.keys()})
+    return AlgorithmCase(small, SPECS[small.actions])
+
+
+@pytest.fixture(scope="module", params=OFF_POLICY)
+def case(request) -> AlgorithmCase:
+    """What is compiled of an algorithm serves all checks."""
+    return case_of(request.param)
+
+
+@pytest.mark.parametrize("check", ALGORITHM_CHECKS, ids=lambda check: check.__name__)
+def test_keeps(case, check):
+    check(case)
+
+
+@pytest.mark.parametrize("name", [name for name, made in ALGORITHMS.items() if not made.on_policy])
+def test_it_says_whether_it_takes_further_loss_terms(name):
+    check_loss_terms(case_of(name))
 
 
 @pytest.mark.parametrize("algorithm", OFF_POLICY)
@@ -65,19 +82,19 @@ class TestContract:
         def trained():
             fields = {"algorithm": algorithm, "num_learners": 2, "recent_episodes": 1}
             training = small_training(env_of(algorithm), seed=3, **fields)
-            start = [leaf.copy() for leaf in leaves(training.updater.state.learners.policy)]
+            start = [leaf.copy() for leaf in leaves(training.crew.updater.state.learners.policy)]
             training.run(STEPS)
             return training, start
 
         (first, start), (again, _) = trained(), trained()
         assert first.counters.updates == (STEPS // 2 - 19) * first.scheme.num_updates
-        for leaf in leaves(first.updater.state.learners):
+        for leaf in leaves(first.crew.updater.state.learners):
             assert leaf.shape[0] == 2
             assert leaf.dtype in (np.float32, np.int32)
             assert np.isfinite(leaf).all()
-        moved = zip(leaves(first.updater.state.learners.policy), start, strict=True)
+        moved = zip(leaves(first.crew.updater.state.learners.policy), start, strict=True)
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
-        pairs = zip(leaves(first.updater.state), leaves(again.updater.state), strict=True)
+        pairs = zip(leaves(first.crew.updater.state), leaves(again.crew.updater.state), strict=True)
         assert all(np.array_equal(ours, theirs) for ours, theirs in pairs)
         assert first.evaluated[-1]["learner_returns"] == again.evaluated[-1]["learner_returns"]
 
@@ -92,66 +109,6 @@ class TestContract:
         assert whole["lineage"][-1]["best"] is not None
         assert whole["lineage"][-1]["spread"] > 0
         assert whole["metrics"][-1]["learners"]["guide_distance"][0] >= 0
-
-    def test_a_value_step_leaves_the_policy(self, algorithm):
-        made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
-        learner = jax.jit(made.init, static_argnums=1)(jax.random.key(0), spec)
-        step = jax.jit(made.value_step)
-        stepped, _ = step(learner, random_batch(spec, 0), jax.random.key(1))
-        pairs = zip(leaves(made.policy_of(learner)), leaves(made.policy_of(stepped)), strict=True)
-        assert all(np.array_equal(before, after) for before, after in pairs)
-
-    def test_stacked_update_equals_single_updates(self, algorithm):
-        made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
-        learners = init_learners(made, jax.random.key(0), spec, 3, identical=False)
-        rows = [random_batch(spec, index) for index in range(3)]
-        batches = jax.tree.map(lambda *parts: np.stack(parts), *rows)
-        guide = Guide(pick(learners.policy, 1), jnp.array([0.5, 0.0, 2.0], jnp.float32))
-        key = jax.random.key(4)
-        stacked, metrics = jax.jit(partial(update_learners, made, with_policy=True))(
-            learners, batches, guide, key, jnp.arange(3)
-        )
-
-        @jax.jit
-        def update(learner, batch, weight, learner_key):
-            value_key, policy_key = jax.random.split(learner_key)
-            learner, first = made.value_step(learner, batch, value_key)
-            pull = Guide(guide.policy, weight)
-            learner, second = made.policy_step(learner, batch, pull, policy_key)
-            return learner, {**first, **second}
-
-        for index in range(3):
-            learner, ours = update(
-                pick(learners, index), rows[index], guide.weight[index],
-                jax.random.fold_in(key, index),
-            )  # fmt: skip
-            for one, other in zip(leaves(pick(stacked, index)), leaves(learner), strict=True):
-                np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-6)
-            for name, value in ours.items():
-                assert float(metrics[name][index]) == pytest.approx(
-                    float(value), rel=1e-4, abs=1e-5
-                )
-
-    def test_distance_and_actions(self, algorithm):
-        made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]
-        policy, other = (made.init(jax.random.key(seed), spec).policy for seed in (1, 2))
-        observation = random_batch(spec, 0).observation
-        same = made.distance_between(policy, policy, observation)
-        np.testing.assert_allclose(same, np.zeros(7), atol=1e-6)
-        apart = made.distance_between(policy, other, observation)
-        assert apart.shape == (7,)
-        assert float(apart.min()) > 0
-        towards = jax.tree.map(lambda ours, theirs: ours + 0.1 * (theirs - ours), policy, other)
-        assert (made.distance_between(policy, towards, observation) < apart).all()
-        for explore in (False, True):
-            action = made.act(policy, observation, jax.random.key(0), explore=explore)
-            single = made.act(policy, observation[0], jax.random.key(0), explore=explore)
-            if spec.discrete:
-                assert (action.shape, single.shape) == ((7,), ())
-                assert action.dtype == np.int32
-            else:
-                assert (action.shape, single.shape) == ((7, 2), (2,))
-                assert float(jnp.abs(action).max()) <= 1
 
     def test_saved_loaded_and_exported(self, algorithm, tmp_path):
         made, spec = make(algorithm), SPECS[ALGORITHMS[algorithm].actions]

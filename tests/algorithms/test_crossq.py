@@ -10,9 +10,9 @@ import pytest
 from p3s.algorithms import SAC, TD3, XQC, CrossQ, CrossQTD3
 from p3s.algorithms.off_policy import bootstrap
 from p3s.algorithms.parts.joint_batch import joint_value_loss
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.networks import apply_network, part, train_network
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide, Transition
 from tests.helpers import assert_file_and_export, leaves
@@ -107,7 +107,7 @@ class TestModes:
         first = pick(valued.value, 0)
         rows = zip(BATCH.observation, np.tanh(outputs), strict=True)
         value = np.mean([apply_network(first, seen, action)[0] for seen, action in rows])
-        loss = float(metrics["policy_loss"]) - 0.5 * float(metrics["guide_distance"])
+        loss = float(metrics.loss) - 0.5 * float(metrics.guide_distance)
         assert loss == pytest.approx(-value, rel=1e-4, abs=1e-5)
 
     def test_there_are_no_targets(self, stepped):

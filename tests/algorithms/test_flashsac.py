@@ -10,7 +10,7 @@ import pytest
 from p3s.algorithms import FlashSAC
 from p3s.algorithms.flashsac import WINDOW, held_since
 from p3s.algorithms.parts.squashed_gaussian import gaussian, gaussian_of, squashed_sample
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.errors import UserError
 from p3s.experience.reward_scale import RewardScale
 from p3s.learning.learners import act
@@ -193,7 +193,7 @@ class TestSteps:
             logits, _ = train_network(pick(start.value, network), both, actions)
             chances = log_softmax(np.asarray(logits[:7], np.float64))
             losses.append(-np.sum(np.asarray(target.probabilities) * chances) / 7)
-        assert float(metrics["value_loss"]) == pytest.approx(np.mean(losses), rel=1e-4)
+        assert float(metrics.loss) == pytest.approx(np.mean(losses), rel=1e-4)
 
     def test_policy_is_normalized_over_both_halves(self, stepped):
         made, _, valued, after, metrics = stepped
@@ -202,8 +202,8 @@ class TestSteps:
         noise = jax.random.normal(KEY, (7, 2), jnp.float32)
         action, log_density = squashed_sample(gaussian_of(outputs[:7], soft=True), noise)
         value = made.action_value(valued, BATCH.observation, action)
-        expected = jnp.mean(0.3 * log_density - value) + 0.5 * metrics["guide_distance"]
-        assert float(metrics["policy_loss"]) == pytest.approx(float(expected), rel=1e-4)
+        expected = jnp.mean(0.3 * log_density - value) + 0.5 * metrics.guide_distance
+        assert float(metrics.loss) == pytest.approx(float(expected), rel=1e-4)
         running = [model.params["norms"][0]["running"].value for model in (after.policy, moved_on)]
         np.testing.assert_allclose(running[0]["mean"], running[1]["mean"], rtol=1e-6)
 

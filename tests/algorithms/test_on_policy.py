@@ -13,14 +13,14 @@ import pytest
 
 import p3s
 from p3s.algorithms import ALGORITHMS
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve
 from p3s.envs import make_env
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
 from p3s.experience.normalization import Scaling
-from p3s.experience.rollouts import LatestSteps
-from p3s.policy import Policy
-from p3s.policy_onnx import export_onnx
+from p3s.experience.rollouts import RolloutBuffer
+from p3s.policies.onnx_export import export_onnx
+from p3s.policies.policy import Policy
 from p3s.runs import opening
 from p3s.schemes import SCHEMES
 from p3s.train import Training
@@ -29,8 +29,8 @@ from tests.helpers import leaves, record
 from tests.helpers_losses import SPECS
 
 SMALL = {
-    "hidden_sizes": (8, 7), "evaluation_period": 200, "evaluation_episodes": 2, "log_period": 100,
-    "checkpoint_period": 100, "steps": 500,
+    "hidden_sizes": (8, 7), "evaluation_period": 200, "evaluation_episodes": 2,
+    "metrics_period": 100, "checkpoint_period": 100, "steps": 500,
 }  # fmt: skip
 
 OWN = {
@@ -64,7 +64,7 @@ def whole(request, tmp_path_factory):
     """A finished run in a folder, for each algorithm and kind of actions."""
     path = tmp_path_factory.mktemp("whole") / "run"
     training = begin(path, *request.param, seed=3)
-    start = [leaf.copy() for leaf in leaves(training.updater.state.learners.policy)]
+    start = [leaf.copy() for leaf in leaves(training.crew.updater.state.learners.policy)]
     training.run(500)
     training.close()
     return request.param, path, training, start
@@ -75,10 +75,10 @@ class TestRun:
         _, path, training, start = whole
         assert training.counters.updates >= 4
         assert training.counters.total_updates == training.counters.updates
-        for leaf in leaves(training.updater.state.learners):
+        for leaf in leaves(training.crew.updater.state.learners):
             assert leaf.dtype in (np.float32, np.int32)
             assert np.isfinite(leaf).all()
-        moved = zip(leaves(training.updater.state.learners.policy), start, strict=True)
+        moved = zip(leaves(training.crew.updater.state.learners.policy), start, strict=True)
         assert not any(np.array_equal(ours, theirs) for ours, theirs in moved)
         assert training.experience.ring is None  # no replay
         row = record(path)["evaluations"][-1]
@@ -91,9 +91,9 @@ class TestRun:
 
     def test_one_program_for_all_rollouts(self, whole):
         (algorithm, _), _, training, _ = whole
-        assert training.updater.program.num_compiled[1] == 1
+        assert training.crew.updater.program.num_compiled[1] == 1
         # Rollouts of whole episodes may need a second multiple of rollout_steps.
-        assert training.updater.program.num_compiled[0] <= (1 if algorithm == "ppo" else 2)
+        assert training.crew.updater.program.num_compiled[0] <= (1 if algorithm == "ppo" else 2)
 
     def test_resumes_to_the_bit(self, whole, tmp_path):
         case, path, _, _ = whole
@@ -117,7 +117,7 @@ class TestRun:
     def test_policy_file_and_export(self, whole, tmp_path):
         (_, kind), path, training, _ = whole
         policy, loaded = training.policy(), p3s.load(path, last=True)
-        assert np.array_equal(loaded.scaling.mean, training.normalizer.scaling.mean)
+        assert np.array_equal(loaded.scaling.mean, training.crew.normalizer.scaling.mean)
         draw = np.random.default_rng(0)
         size = (50, policy.spec.observation_size)
         observations = draw.normal(size=size).astype(np.float32) * 3
@@ -206,7 +206,7 @@ class TestFields:
         "hidden_sizes": (8, 6), "minibatch_size": 6, "epochs": 1, "value_steps": 4,
         "normalize_rewards": False,
     }  # fmt: skip
-    elsewhere = ("normalize_observations", "rollout_steps")
+    elsewhere = ("normalize_observations", "rollout_steps", "scale_images")
     """Used by the loop, see below."""
 
     def history(self, made, numbers):
@@ -263,7 +263,7 @@ class TestFields:
 
 def test_rollouts_of_several_lengths_are_learned_from(monkeypatch):
     """Whole episodes, padded to a multiple of rollout_steps: one program for each length."""
-    lengths, take = set(), LatestSteps.take
+    lengths, take = set(), RolloutBuffer.take
 
     def watched(self, *arguments):
         taken = take(self, *arguments)
@@ -271,10 +271,10 @@ def test_rollouts_of_several_lengths_are_learned_from(monkeypatch):
             lengths.add(taken.rows.shape[1])
         return taken
 
-    monkeypatch.setattr(LatestSteps, "take", watched)
+    monkeypatch.setattr(RolloutBuffer, "take", watched)
     fields = {"rollout_steps": 8, "evaluation_period": 0}
     training = Training(small_config("acktr", **fields), lambda: make_env(ENVS["continuous"]))
     training.run(400)
     assert len(lengths) > 1
-    assert all(np.isfinite(leaf).all() for leaf in leaves(training.updater.state))
+    assert all(np.isfinite(leaf).all() for leaf in leaves(training.crew.updater.state))
     training.close()

@@ -9,9 +9,9 @@ import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.algorithms.off_policy import POLICY_FIELDS, ActorCritic
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.errors import UserError
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.types import Guide
 from tests.helpers import assert_file_and_export, leaves, problem_of, sizes_for
 from tests.helpers_losses import SPECS, random_batch
@@ -127,4 +127,4 @@ class TestPBT:
 
     def test_but_only_if_it_has_one(self):
         scheme = resolve("Hopper-v5", "pbt", perturbed=("policy_learning_rate",)).scheme
-        assert problem_of(scheme).startswith("policy_learning_rate is no number of td3: ")
+        assert problem_of(scheme).startswith("policy_learning_rate is not a number of td3: ")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import REDQ, SAC, DroQ
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.errors import UserError
 from p3s.networks import Dropout, Network, apply_mlp, apply_network, init_mlp, init_model
 from p3s.trees import pick
@@ -28,7 +28,7 @@ ESTIMATES = jnp.array([[5.0, 1.0], [2.0, 4.0], [3.0, 3.0]])
 class TestSubset:
     def test_the_smallest_of_two_by_hand(self):
         """Pairs of networks: (0, 1) -> 2, 1;  (0, 2) -> 3, 1;  (1, 2) -> 2, 3."""
-        made = REDQ(num_values=3, subset_size=2)
+        made = REDQ(num_critics=3, subset_size=2)
         found = {tuple(made.combine(ESTIMATES, jax.random.key(n)).tolist()) for n in range(30)}
         assert found == {(2.0, 1.0), (3.0, 1.0), (2.0, 3.0)}
 
@@ -42,18 +42,18 @@ class TestSubset:
 
     def test_all_of_them_is_sac(self):
         key = jax.random.key(0)
-        for made in (SAC(num_values=3), SAC(num_values=3, subset_size=3)):
+        for made in (SAC(num_critics=3), SAC(num_critics=3, subset_size=3)):
             assert made.combine(ESTIMATES, key).tolist() == [2.0, 1.0]
 
     def test_no_more_than_there_are(self):
-        assert "subset_size must be at most num_values, 2" in problem_of(SAC(subset_size=3))
+        assert "subset_size must be at most num_critics, 2" in problem_of(SAC(subset_size=3))
         assert problem_of(REDQ()) == problem_of(DroQ()) == ""
 
 
 def test_the_policy_climbs_the_mean_of_all():
     """Policy loss with a temperature near 0: minus the mean over networks and states."""
     assert REDQ().policy_estimate == DroQ().policy_estimate == "mean"
-    made = REDQ(hidden_sizes=(4,), initial_temperature=1e-9, num_values=3)
+    made = REDQ(hidden_sizes=(4,), initial_temperature=1e-9, num_critics=3)
     learner = jax.jit(made.init, static_argnums=1)(jax.random.key(0), SPEC)
     guide = Guide(learner.policy, jnp.float32(0.0))
     key = jax.random.key(3)
@@ -63,10 +63,10 @@ def test_the_policy_climbs_the_mean_of_all():
     action = np.tanh(outputs[:, :2] + np.exp(outputs[:, 2:]) * noise)
     means = [
         apply_network(pick(learner.value, j), BATCH.observation, action).mean()
-        for j in range(made.num_values)
+        for j in range(made.num_critics)
     ]
-    assert float(metrics["policy_loss"]) == pytest.approx(-np.mean(means), rel=1e-4, abs=1e-5)
-    assert made.climbed(ESTIMATES, key).tolist() == pytest.approx([10 / 3, 8 / 3])
+    assert float(metrics.loss) == pytest.approx(-np.mean(means), rel=1e-4, abs=1e-5)
+    assert made.policy_q(ESTIMATES, key).tolist() == pytest.approx([10 / 3, 8 / 3])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class TestDropout:
             after, value = jax.jit(made.value_step)(learner, BATCH, jax.random.key(1))
             _, policy = jax.jit(made.policy_step)(learner, BATCH, guide, jax.random.key(1))
             assert all(np.isfinite(leaf).all() for leaf in leaves(after))
-            found.append([value["target_mean"], value["value_loss"], policy["policy_loss"]])
+            found.append([value.target_mean, value.loss, policy.loss])
         assert all(float(ours) != float(theirs) for ours, theirs in zip(*found, strict=True))
 
     def test_acting_and_distances_have_none(self):

@@ -101,7 +101,7 @@ class TestSAC:
             moved, metrics = jax.jit(algorithm.policy_step)(
                 self.learner, self.batch, guide, jax.random.key(0)
             )
-            assert np.sign(2 * goal - float(metrics["entropy"])) == sign
+            assert np.sign(2 * goal - float(metrics.more["entropy"])) == sign
             log_temperature = float(moved.extra["log_temperature"])
             assert np.sign(log_temperature) == sign
             assert abs(log_temperature) == pytest.approx(3e-4, rel=1e-3)
@@ -133,4 +133,4 @@ class TestSAC:
         _, metrics = algorithm.value_step(learner, self.batch, jax.random.key(0))
         ahead = numpy_mlp(learner.targets["value"], self.batch.next_observation)[:, 0]
         expected = 2 * self.batch.reward + self.batch.discount * 0.9 * ahead
-        assert float(metrics["target_mean"]) == pytest.approx(expected.mean(), rel=1e-5)
+        assert float(metrics.target_mean) == pytest.approx(expected.mean(), rel=1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import SQL, sql
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.types import EnvSpec
 from tests.helpers import problem_of
 from tests.helpers_losses import check_loss, linear, numpy_mlp, random_batch
@@ -54,10 +54,10 @@ class TestValue:
         soft = np.log(np.exp(values).mean(axis=1)) + 2 * np.log(2)
         target = 2.0 * BATCH.reward + BATCH.discount * 0.9 * soft
         _, metrics = TINY.value_step(learner, BATCH, key)
-        assert float(metrics["target_mean"]) == pytest.approx(target.mean(), rel=1e-5)
+        assert float(metrics.target_mean) == pytest.approx(target.mean(), rel=1e-5)
         inputs = np.concatenate([BATCH.observation, BATCH.action], axis=1)
         loss = 0.5 * np.mean((numpy_mlp(LEARNER.value, inputs)[:, 0] - target) ** 2)
-        assert float(metrics["value_loss"]) == pytest.approx(loss, rel=1e-5)
+        assert float(metrics.loss) == pytest.approx(loss, rel=1e-5)
 
     def test_soft_value_is_the_integral(self):
         """Q = k a has log of its integral over [-1, 1] at log(2 sinh(k) / k)."""

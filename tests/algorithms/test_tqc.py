@@ -9,7 +9,7 @@ import pytest
 
 from p3s.algorithms import TQC
 from p3s.algorithms.tqc import mean_quantile, quantile_huber, quantiles_of, truncated
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide
 from tests.helpers import leaves, problem_of
@@ -100,7 +100,7 @@ class TestSteps:
         guide = Guide(self.learner.policy, jnp.float32(0.0))
         _, metrics = jax.jit(self.made.policy_step)(self.learner, BATCH, guide, KEY)
         expected = np.mean(0.3 * log_density - value)
-        assert float(metrics["policy_loss"]) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert float(metrics.loss) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
     def test_a_policy_step_leaves_the_critics(self):
         guide = Guide(self.learner.policy, jnp.float32(0.5))

@@ -11,12 +11,12 @@ from p3s.algorithms import XQC
 from p3s.algorithms.parts.bins import bin_values, cross_entropy, mean_return, share_out
 from p3s.algorithms.parts.joint_batch import joint_pass
 from p3s.algorithms.parts.squashed_gaussian import gaussian, gaussian_of, squashed_sample
+from p3s.algorithms.xqc import discount_for
 from p3s.cli.train import parse_train
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve
 from p3s.learning.learners import update_learners
 from p3s.networks import apply_network, part, train_network
-from p3s.policy import Policy
-from p3s.presets import xqc_discount
+from p3s.policies.policy import Policy
 from p3s.trees import pick
 from p3s.types import EnvSpec, Guide
 from tests.helpers import assert_file_and_export, leaves, problem_of
@@ -112,8 +112,8 @@ class TestSteps:
             means.append(target @ bins)
             for network in (0, 1):
                 loss -= target @ log_softmax(np.asarray(now[network, row], np.float64)) / 7
-        assert float(metrics["value_loss"]) == pytest.approx(loss, rel=1e-4)
-        assert float(metrics["target_mean"]) == pytest.approx(np.mean(means), abs=1e-5)
+        assert float(metrics.loss) == pytest.approx(loss, rel=1e-4)
+        assert float(metrics.target_mean) == pytest.approx(np.mean(means), abs=1e-5)
 
     def test_policy_loss(self, stepped):
         made, _, valued, _, metrics = stepped
@@ -121,8 +121,8 @@ class TestSteps:
         noise = jax.random.normal(KEY, (7, 2), jnp.float32)
         action, log_density = squashed_sample(gaussian_of(outputs), noise)
         value = made.action_value(valued, BATCH.observation, action)
-        expected = jnp.mean(0.3 * log_density - value) + 0.5 * metrics["guide_distance"]
-        assert float(metrics["policy_loss"]) == pytest.approx(float(expected), rel=1e-4)
+        expected = jnp.mean(0.3 * log_density - value) + 0.5 * metrics.guide_distance
+        assert float(metrics.loss) == pytest.approx(float(expected), rel=1e-4)
 
     def test_value_is_the_smaller_mean_in_evaluation_mode(self, stepped):
         made, _, valued, _, _ = stepped
@@ -231,7 +231,7 @@ class TestDecay:
 
 def test_values_of_the_original_code():
     made = XQC()
-    assert (made.num_bins, made.value_limit, made.num_values) == (101, 5.0, 2)
+    assert (made.num_bins, made.value_limit, made.num_critics) == (101, 5.0, 2)
     assert (made.learning_rate, made.policy_period, made.target_rate) == (3e-4, 3, 0.005)
     assert (made.initial_temperature, made.target_entropy) == (0.01, -0.5)
     assert (made.network, made.normalize_rewards, made.batch_size) == ("batch_norm", True, 256)
@@ -251,6 +251,6 @@ def test_presets(env, discount):
 
 def test_discount_by_the_length_of_episodes():
     """(T/5 - 1) / (T/5), between 0.95 and 0.995."""
-    assert [xqc_discount(length) for length in (50, 200, 500, 1000, 9000)] == [
+    assert [discount_for(length) for length in (50, 200, 500, 1000, 9000)] == [
         0.95, 0.975, 0.99, 0.995, 0.995,
     ]  # fmt: skip

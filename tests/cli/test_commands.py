@@ -7,11 +7,13 @@ import sys
 import pytest
 
 from p3s.cli import main
+from p3s.cli.advice import nothing_learned
 from p3s.cli.train import parse_train
 from p3s.report.sparkline import sparkline
 from p3s.runs import opening
 from p3s.schemes import P3S
 from tests.helpers import call, small_config
+from tests.synthetic_runs import write_run
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +82,10 @@ class TestBadInput:
             ),
             ("train", "give the environment first: p3s train ENV"),
             ("train Hopper-v5 --discount 0.9", "--discount is now --discount-factor"),
+            ("train Hopper-v5 --log csv", "--log is now --loggers"),
+            ("train Hopper-v5 --log-period 100", "--log-period is now --metrics-period"),
+            ("train Hopper-v5 --record-video=100", "--record-video is now --video-period"),
+            ("train Hopper-v5 --num-values 5", "--num-values is now --num-critics"),
             (
                 "train Hopper-v5 --no-normalise-observations",
                 "--no-normalise-observations is now --no-normalize-observations",
@@ -92,8 +98,13 @@ class TestBadInput:
             ("train Pendulum-v1 --out /dev/null/run", "cannot make /dev/null: "),
             ("train Pendulum-v1 --scheme pbt --num-learners 1", "needs at least 2 learners, not 1"),
             (
+                "train Pendulum-v1 --scheme mf_pbt --num-learners 12",
+                "scheme mf_pbt cuts each of its 2 groups into quarters: num_learners must be a "
+                "multiple of 8, not 12",
+            ),
+            (
                 "train Pendulum-v1 --scheme cem --num-learners 1",
-                "needs a population of at least 2, not 1",
+                "needs at least 2 learners, not 1",
             ),
             ("train Pendulum-v1 --scheme cem --num-elites 11", "at most the population, 10"),
             ("train CartPole-v1 --scheme cem", "dqn has no policy of its own"),
@@ -137,6 +148,32 @@ class TestCompare:
         assert output.count("p3s-td3") >= 4
         assert "<svg" in picture.read_text()
 
+    def test_runs_of_a_sweep_can_be_told_apart(self, capsys, tmp_path):
+        radii, sizes = (0.02, 0.05), (1000, 2000)
+        for d_min in radii:
+            for size in sizes:
+                folder = tmp_path / f"{d_min}-{size}"
+                fields = {"d_min": d_min, "buffer_size": size, "evaluations": 3}
+                write_run(folder, "P3S-TD3", "Hopper-v1", 0, **fields)
+        code, output, _ = call(capsys, "compare", *sorted(tmp_path.iterdir()), "--terminal")
+        assert code == 0
+        for d_min in radii:
+            for size in sizes:
+                # In the table, and at its curve.
+                label = f"p3s-td3, buffer_size {size}, d_min {d_min}, seed 0"
+                assert output.count(label) == 2
+
+    def test_a_sweep_over_many_fields(self, capsys, tmp_path):
+        """Runs that differ in the last of five fields have two labels too."""
+        first = {"d_min": 0.02, "rho": 2.0, "batch_size": 32, "target_rate": 0.1, "n_step": 1}
+        other = {"d_min": 0.03, "rho": 3.0, "batch_size": 64, "target_rate": 0.2, "n_step": 2}
+        for index, fields in enumerate((first, {**first, "target_rate": 0.2}, other)):
+            folder = tmp_path / f"{index}"
+            write_run(folder, "P3S-TD3", "Hopper-v1", 0, evaluations=3, **fields)
+        _, output, _ = call(capsys, "compare", *sorted(tmp_path.iterdir()), "--terminal")
+        labels = {line.partition("  ")[0] for line in output.splitlines()[-3:]}
+        assert len(labels) == 3
+
     def test_bad_input(self, capsys, run_folder, tmp_path):
         for arguments, message in (
             ([], "give the run folders"),
@@ -150,7 +187,7 @@ class TestCompare:
 
 class TestCommands:
     def test_overview(self, capsys):
-        code, output, _ = call(capsys)
+        code, output, _ = call(capsys, "--help")
         assert code == 0
         for command in (
             "train",
@@ -168,7 +205,7 @@ class TestCommands:
             assert f"\n  {command} " in output
 
     def test_help_shows_the_environments_own_defaults(self, capsys):
-        code, output, _ = call(capsys, "train", "Ant-v5", "--preset", "authors", "--help")
+        code, output, _ = call(capsys, "train", "Ant-v5", "--preset", "authors", "--help-all")
         words = " ".join(output.replace("│", " ").split())
         assert code == 0
         assert "(T_initial). (default: 2500)" in words
@@ -178,7 +215,7 @@ class TestCommands:
     def test_fields_arrive(self):
         config, output = parse_train(
             ["Delayed Ant-v1", "--num-learners", "8", "--rho", "3", "--updates-per-step", "N",
-             "--hidden-sizes", "64", "64", "--seed", "5", "--log", "tensorboard"]
+             "--hidden-sizes", "64", "64", "--seed", "5", "--loggers", "tensorboard"]
         )  # fmt: skip
         scheme = config.scheme
         assert isinstance(scheme, P3S)
@@ -187,12 +224,12 @@ class TestCommands:
         assert scheme.initial_steps == 1250
         assert (config.env.id, config.env.delay) == ("Ant-v5", 20)
         assert config.options.seed == 5
-        assert output.log == ("tensorboard",)
+        assert output.loggers == ("tensorboard",)
 
     def test_a_run_too_short_to_learn_says_so(self):
         config, _ = parse_train(["HalfCheetah-v5", "--steps", "2000"])
-        assert "begins at environment step 10,000" in config.nothing_learned()
-        assert parse_train(["HalfCheetah-v5"])[0].nothing_learned() is None
+        assert "begins at environment step 10,000" in nothing_learned(config)
+        assert nothing_learned(parse_train(["HalfCheetah-v5"])[0]) is None
 
     def test_environment_in_a_module_of_the_current_folder(self, tmp_path, monkeypatch):
         (tmp_path / "mine_here.py").write_text(

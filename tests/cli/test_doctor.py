@@ -21,8 +21,8 @@ def test_a_line_for_everything(capsys):
 
 def test_what_is_missing_is_named_with_its_command(monkeypatch):
     known = {"onnx": None}
-    real = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: known.get(name, real("numpy")))
+    real = doctor.version_of
+    monkeypatch.setattr(doctor, "version_of", lambda name: known.get(name, real("numpy")))
     found = dict(doctor.findings())
     assert found["[export]"] == "missing onnx: pip install 'p3s[export]'"
     assert found["[tb]"] == "installed"

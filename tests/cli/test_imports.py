@@ -38,6 +38,8 @@ except SystemExit as ended:
         ("watch nowhere --once", 2),
         ("report nowhere", 2),
         ("compare nowhere", 2),
+        ("dashboard nowhere", 2),
+        ("dashboard --help", 0),
     ],
 )
 def test_nothing_heavy(words, code):

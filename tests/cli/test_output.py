@@ -1,4 +1,4 @@
-"""Where a command's lines go is no reason for a training to end."""
+"""A training does not end because nobody reads its output."""
 
 from __future__ import annotations
 

@@ -6,6 +6,11 @@ import pytest
 
 from p3s.cli import main
 from p3s.cli.train import parse_train
+from p3s.report.export import export_results
+from p3s.report.page import build_report, render_report
+from p3s.report.results import read_results
+from tests.helpers import page_data
+from tests.synthetic_runs import ENVS
 
 
 class TestCommand:
@@ -25,6 +30,33 @@ class TestCommand:
             code, output, _ = self.call(capsys, runs, "-o", page, "--title", "T & T")
             assert (code, output) == (0, f"wrote {page}\n")
             assert "<title>T &amp; T</title>" in page.read_text()
+
+    @pytest.mark.parametrize("suffix", ["parquet", "csv"])
+    def test_a_page_of_an_exported_table(self, capsys, own_study, tmp_path, monkeypatch, suffix):
+        monkeypatch.chdir(tmp_path)
+        table = export_results(own_study, tmp_path / f"mine.{suffix}")
+        code, output, _ = self.call(capsys, table, "--figures", "pictures")
+        assert code == 0
+        assert output.startswith("wrote report.html\n")
+        text = (tmp_path / "report.html").read_text()
+        assert "<title>mine</title>" in text
+        whole = render_report(build_report(read_results([own_study])))
+        ours, theirs = page_data(text), page_data(whole)
+        assert [panel["name"] for panel in ours["panels"]] == list(ENVS)
+        assert ours["iqm"] == theirs["iqm"]
+        assert ours["panels"][0]["series"][0]["x"] == theirs["panels"][0]["series"][0]["x"]
+
+    def test_a_table_of_something_else(self, capsys, tmp_path):
+        other = tmp_path / "other.csv"
+        for text, message in (
+            ("a,b\n1,2\n", "it has no column 'run'"),
+            ("", f"{other} cannot be read"),
+        ):
+            other.write_text(text)
+            code, _, errors = self.call(capsys, other)
+            assert (code, errors.count("\n")) == (2, 1)
+            assert message in errors
+        assert "from one exported table, or from folders" in self.call(capsys, other, tmp_path)[2]
 
     def test_bad_input(self, capsys, study, tmp_path):
         for arguments, message in (

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from p3s.envs import parse_name
+from p3s.envs import make_env
 from p3s.study import estimate
 from p3s.study.catalog import catalog, find_study
 from p3s.study.cells import make_cells
@@ -33,7 +33,7 @@ class TestCommand:
         # A row of Hopper: two observations of 11, 3 actions, reward and discount, 4 bytes each.
         assert estimate.replay_bytes(
             make_cells(find_study("figure4").with_budget(3000, 1))[0].config,
-            estimate.environment_cost(parse_name("Hopper-v1"), 0.0).spec,
+            make_env("Hopper-v5").env_spec,
         ) == 3000 * 27 * 4  # fmt: skip
         assert "disk: up to 0.0 GB" in output
         assert "time:" not in output
@@ -48,8 +48,7 @@ class TestCommand:
         assert "\npreset authors\n" in call(capsys, *shown, "--only", "method=ERL")[1]
 
     def test_show_calibrates(self, capsys, tmp_path, monkeypatch):
-        monkeypatch.setattr(estimate, "TRAINING_SECONDS", 0.2)
-        monkeypatch.setattr(estimate, "ENVIRONMENT_SECONDS", 0.05)
+        monkeypatch.setattr(estimate, "TIMED_SECONDS", 0.2)
         path = tmp_path / "tiny.toml"
         path.write_text(
             'environments = ["InvertedPendulum-v5"]\nsteps = 3_600\n[fields]\n'
@@ -59,7 +58,7 @@ class TestCommand:
         code, output, _ = call(capsys, "study", "show", path, "--seeds", 2, "--jobs", 1)
         assert code == 0
         assert re.search(r"InvertedPendulum-v5 +\d+ (s|min)", output)
-        assert "with 1 run at a time on this machine" in output
+        assert "with 1 run at a time\nspeeds: 1 timed on this machine\n" in output
         assert os.sched_getaffinity(0) == allowed
 
     @pytest.mark.parametrize(

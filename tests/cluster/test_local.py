@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,10 +13,11 @@ from p3s.runs.records import read_rows
 from tests.helpers import SMALL, assert_same_bits, call, record, small_config
 
 MORE = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("sharing", "resetting", "pbt", "pb2")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("sharing", "resetting", "pbt", "pb2", "mf_pbt")
 ]
 SPLIT = ["p3s", *MORE]
-REVIEWED = {"resetting": 50, "pbt": 50, "pb2": 50}
+REVIEWED = {"resetting": 50, "pbt": 50, "pb2": 50, "mf_pbt": 25}
 
 
 def sharded(path, steps: int = 800, stop: int | None = None, **fields):
@@ -67,10 +69,38 @@ def test_other_algorithms_and_normalized_observations(tmp_path):
     sharded(tmp_path / "whole", 450, **fields)
     sharded(tmp_path / "killed", 450, stop=300, **fields)
     training, _ = opening.reopen(tmp_path / "killed")
-    assert training.parts_of_learners == [range(2), range(2, 3)]
+    assert training.crew.parts == [range(2), range(2, 3)]
     training.run(450)
     training.close()
     assert record(tmp_path / "killed") == record(tmp_path / "whole")
+
+
+def run_with_a_diverged_learner(path, *stops: int):
+    """Learner 3 diverges at step 250; the run is continued at every stop."""
+    config = small_config(
+        steps=800, shards=2, exchange_period=5, checkpoint_period=100, on_divergence="replace"
+    )
+    training = opening.begin(config, path)
+    training.run(800, callback=lambda now: now.total_steps < 250)
+    training.crew.catch_up()
+    _, shard = training.crew.places.shards
+    learners = shard.updater.state.learners
+    policy = jax.tree.map(lambda leaf: leaf.at[1].set(np.nan), learners.policy)
+    shard.updater.state = shard.updater.state._replace(learners=learners._replace(policy=policy))
+    for stop in stops:
+        training.run(800, callback=lambda now, stop=stop: now.total_steps < stop)
+        training.close()
+        training, _ = opening.reopen(path)
+    training.run(800)
+    training.close()
+    return record(path)
+
+
+def test_a_learner_that_diverged_is_replaced_by_one_of_another_shard(tmp_path, capsys):
+    whole = run_with_a_diverged_learner(tmp_path / "whole")
+    (row,) = [row for row in whole["lineage"] if "replaced" in row]
+    assert (row["step"], row["replaced"]) == (300, [3])
+    assert run_with_a_diverged_learner(tmp_path / "parts", 310, 410) == whole
 
 
 def test_a_population_in_shards_is_saved_and_loaded(tmp_path):

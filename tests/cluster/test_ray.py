@@ -26,7 +26,7 @@ RUN = [
     "--preset", "paper", "--hidden-sizes", "32", "32", "--batch-size", "16",
     "--initial-steps", "50",
     "--review-period", "50", "--buffer-size", "5000", "--evaluation-period", "1000",
-    "--evaluation-episodes", "2", "--log-period", "500", "--checkpoint-period", "500",
+    "--evaluation-episodes", "2", "--metrics-period", "500", "--checkpoint-period", "500",
     "--no-report", "--shards", "2",
 ]  # fmt: skip
 
@@ -71,9 +71,10 @@ def wait_for_step(path: Path, step: int, process: subprocess.Popen) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("turn_on_ray")
-def test_ray_on_this_machine_is_the_local_engine_to_the_bit(tmp_path):
-    finished(train(tmp_path / "local", steps=1000))
-    finished(train(tmp_path / "ray", "--engine", "ray", steps=1000))
+@pytest.mark.parametrize("more", [(), ("--delay", "20", "--credit", "rrd")], ids=["", "credit"])
+def test_ray_on_this_machine_is_the_local_engine_to_the_bit(more, tmp_path):
+    finished(train(tmp_path / "local", *more, steps=1000))
+    finished(train(tmp_path / "ray", "--engine", "ray", *more, steps=1000))
     assert record(tmp_path / "ray") == record(tmp_path / "local")
     assert len(read_rows(tmp_path / "ray" / "metrics.jsonl")[-1]["shards"]) == 2
 
@@ -105,9 +106,11 @@ class TestLosses:
         process = train(tmp_path / "run", *self.words, *ours, steps=6000)
         wait_for_step(tmp_path / "run", 2000, process)
         cluster.remove_node(cluster.nodes[0], allow_graceful=False)
-        _, err = finished(process)
+        out, err = finished(process)
         if "a shard is lost" not in err:  # the node had none
             pytest.skip("the node that was removed had no shard")
+        assert "raylet" not in out + err
+        assert err.count("\n") == 2  # that it is lost, and where the run goes on
         assert re.search(r"continuing from step \d,\d00", err)
         assert record(tmp_path / "run") == undisturbed
 
@@ -117,8 +120,9 @@ class TestLosses:
         wait_for_step(tmp_path / "run", 2000, process)
         # The nodes are processes of this one.
         os.kill(processes_below(os.getpid(), "ray::ShardActor")[0], signal.SIGKILL)
-        _, err = finished(process)
+        out, err = finished(process)
         assert "a shard is lost" in err
+        assert "raylet" not in out + err
         assert record(tmp_path / "run") == undisturbed
 
     def test_the_driver_is_killed_and_resumed(self, undisturbed, cluster, tmp_path):

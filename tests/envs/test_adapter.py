@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from p3s.envs import Adapter, make_env, seeing
+from p3s.envs import Adapter, make_env, with_stacking
 from p3s.envs.state import uncaptured
 from p3s.errors import UserError
 from p3s.types import ObservationSpec
@@ -77,7 +77,7 @@ class TestSeveralObservations:
     """The newest first; before the first one of an episode there is that one again."""
 
     def test_vectors(self):
-        env = Adapter(Counter(length=3), observations_seen=3)
+        env = Adapter(Counter(length=3), num_stacked_observations=3)
         idle = np.zeros(2, np.float32)
         for _ in range(2):
             assert env.reset()[0].tolist() == [0, 0, 0]
@@ -94,14 +94,14 @@ class TestSeveralObservations:
                 self.memory[0] = self.count
                 return self.memory
 
-        env = Adapter(Reusing(), observations_seen=2)
+        env = Adapter(Reusing(), num_stacked_observations=2)
         assert env.reset()[0].tolist() == [0, 0]
         idle = np.zeros(2, np.float32)
         assert [env.step(idle)[0].tolist() for _ in range(2)] == [[1, 0], [2, 1]]
 
     def test_images_are_joined_by_their_channels(self):
         inner = Counter(observation_space=spaces.Box(0, 255, (4, 6, 3), np.uint8))
-        env, shown = Adapter(inner, observations_seen=2), []
+        env, shown = Adapter(inner, num_stacked_observations=2), []
         inner._observe = lambda: np.full((4, 6, 3), inner.count, np.uint8)
         for observation in (env.reset()[0], env.step(np.zeros(2, np.float32))[0]):
             assert observation.dtype == np.uint8
@@ -110,14 +110,14 @@ class TestSeveralObservations:
         assert env.env_spec.observation == ObservationSpec((4, 6, 6), "uint8")
 
     def test_they_are_part_of_the_captured_state(self):
-        assert uncaptured(seeing(lambda: make_env("Pendulum-v1"), 2), 0) is not None
+        assert uncaptured(with_stacking(lambda: make_env("Pendulum-v1"), 2), 0) is not None
 
     def test_the_same_environment_with_another_number(self):
         def make():
             return Adapter(Counter())
 
-        assert seeing(make, 1) is make
-        assert seeing(seeing(make, 3), 2)().env_spec.observation_size == 2
+        assert with_stacking(make, 1) is make
+        assert with_stacking(with_stacking(make, 3), 2)().env_spec.observation_size == 2
 
 
 class TestWrongEnvironments:

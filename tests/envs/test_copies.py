@@ -71,7 +71,7 @@ class TestCopies:
         assert copies.lengths.tolist() == [2, 1, 2]
         assert episodes == []
         _, episodes = copies.step(actions, np.array([2]))
-        assert [episode.learner for episode in episodes] == [2]
+        assert [episode.copy for episode in episodes] == [2]
         assert copies.observations[:, 0].tolist() == [2, 1, 0]
 
     def test_transitions_keep_the_final_observation_after_the_reset(self):

@@ -136,7 +136,7 @@ class TestWorkers:
         assert f"environments of learner {lost} died" in said
         assert line in said
         assert "0 restarts left" in said
-        lengths = [[e.length for s in steps for e in s.episodes if e.learner == i] for i in BOTH]
+        lengths = [[e.length for s in steps for e in s.episodes if e.copy == i] for i in BOTH]
         assert lengths[1 - lost] == [20] * 5
         assert lengths[lost] == [20] * 4  # 29 steps, of which 9 are lost; then 71
         assert snapshot["num_episodes"].tolist() == [6, 6]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from p3s.envs import Adapter
 from p3s.envs.flattening import NotThisSpace, describe_space, flat_size, flatten_observation
+from tests.helpers import Counter
 
 SPACES = [
     spaces.Box(-1, 1, (3,)),
@@ -45,6 +47,36 @@ def test_the_vectors_are_gymnasiums(space):
     np.testing.assert_array_equal(batch, expected)
 
 
+CAMERA = spaces.Dict(
+    {
+        "camera": spaces.Box(0, 255, (4, 3, 3), np.uint8),
+        "inner": spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 255, (2,), np.uint8)]),
+        "flags": spaces.Box(0, 1, (2,), np.uint8),
+        "joints": spaces.Box(-1, 1, (7,)),
+    }
+)
+
+
+def test_pixels_are_scaled_by_the_environment_and_by_the_policy_alike():
+    env = Adapter(Counter(observation_space=CAMERA))
+    CAMERA.seed(0)
+    own = CAMERA.sample()
+    env.env._observe = lambda: own
+    expected = spaces.flatten(CAMERA, own).astype(np.float32)
+    assert expected[:36].max() > 200
+    scaled = expected.copy()
+    for pixels in (slice(36), slice(41, 43)):
+        scaled[pixels] *= np.float32(1 / 255)
+    np.testing.assert_array_equal(env.reset()[0], scaled)
+    description = env.about_spaces()["observation_space"]
+    np.testing.assert_array_equal(flatten_observation(description, own), scaled)
+    assert flat_size(description) == len(scaled)
+    plain = Adapter(env.env, scale_images=False)
+    np.testing.assert_array_equal(plain.reset()[0], expected)
+    description = plain.about_spaces()["observation_space"]
+    np.testing.assert_array_equal(flatten_observation(description, own), expected)
+
+
 @pytest.mark.parametrize(
     "value", [{"a": 0}, {"a": 3, "z": [0, 0]}, {"a": 0, "z": [0]}, 3, "x", {"a": "x", "z": [0, 0]}]
 )
@@ -60,7 +92,7 @@ def test_what_does_not_fit_is_refused(value):
      ["multi_discrete", [2], []], ["dict", {"a": 1}], "box"],
 )  # fmt: skip
 def test_a_made_up_description_is_refused(made_up):
-    with pytest.raises(ValueError, match="describes no space"):
+    with pytest.raises(ValueError, match="not the description of an observation space"):
         flat_size(made_up)
 
 

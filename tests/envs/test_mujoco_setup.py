@@ -15,19 +15,17 @@ class TestMujocoWarnings:
             from p3s.envs.mujoco_setup import warn_once
             out = io.StringIO()
             warn_once(out)
-            model = "<mujoco><compiler settotalmass='1'/></mujoco>"
-            for _ in range(3):
-                mujoco.MjModel.from_xml_string(model)
-            print(out.getvalue())
-            out.close()
-            data = mujoco.MjData(
-                mujoco.MjModel.from_xml_string(
-                    "<mujoco><worldbody><body><joint name='j' axis='0 0 1'/><geom size='1'/></body>"
-                    "</worldbody><actuator><motor joint='j'/></actuator></mujoco>"
-                )
+            model = mujoco.MjModel.from_xml_string(
+                "<mujoco><worldbody><body><joint name='j' axis='0 0 1'/><geom size='1'/></body>"
+                "</worldbody><actuator><motor joint='j'/></actuator></mujoco>"
             )
-            data.ctrl[:] = float("nan")
-            mujoco.mj_step(data.model, data)
+            for index in range(4):
+                data = mujoco.MjData(model)
+                data.ctrl[:] = float("nan")
+                mujoco.mj_step(model, data)
+                if index == 2:
+                    print(out.getvalue())
+                    out.close()
             print("went on after", data.warning[mujoco.mjtWarning.mjWARN_BADCTRL].number)
         """
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -35,7 +33,7 @@ class TestMujocoWarnings:
         assert done.stdout.count("MuJoCo: ") == 1
         assert "went on after 1" in done.stdout
 
-    def test_a_population_says_them_once_and_leaves_no_file(self, tmp_path):
+    def test_what_only_the_authors_of_a_model_can_mend_is_not_said(self, tmp_path):
         code = """if True:
             from p3s.envs import make_env
             for _ in range(3):
@@ -44,7 +42,7 @@ class TestMujocoWarnings:
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("settotalmass") <= 1
+        assert done.stderr == ""
         assert not list(tmp_path.iterdir())
 
     def test_a_handler_of_ones_own_stays(self):

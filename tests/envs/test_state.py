@@ -31,7 +31,7 @@ class TestStateCapture:
                 self.action_space = spaces.Discrete(2, start=3)
 
             def step(self, action):
-                assert self.action_space.contains(action), f"{action} is no action"
+                assert self.action_space.contains(action), f"{action} is not an action"
                 return super().step(action)
 
         assert uncaptured(lambda: Adapter(FromThree()), seed=5) is not None

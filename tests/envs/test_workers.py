@@ -111,7 +111,7 @@ def test_a_worker_that_dies_stops_the_run_with_a_line(capsys, tmp_path):
     config = small_config(steps=800, checkpoint_period=100, env_workers=2)
     training = opening.begin(config, tmp_path / "run")
     training.run(800, callback=lambda now: now.total_steps < 250)
-    os.kill(training.environments.workers[1].process.pid, signal.SIGKILL)
+    os.kill(training.crew.environments.workers[1].process.pid, signal.SIGKILL)
     with pytest.raises(TrainingStopped, match="the environments of learners 2 to 3 died"):
         training.run(800)
     training.close()
@@ -185,6 +185,7 @@ class TestInterrupted:
         monkeypatch.setattr(os, "posix_fallocate", full)
         copies = WorkerCopies(make, 2, 0, 1)
         copies.start()
-        with pytest.raises(UserError, match=r"no room for .* bytes"):
+        message = r"cannot allocate .* bytes of shared memory: use --env-workers 0"
+        with pytest.raises(UserError, match=message):
             copies.step(np.zeros((2, copies.spec.action_size), np.float32), np.arange(2))
         copies.close()

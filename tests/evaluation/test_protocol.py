@@ -17,7 +17,7 @@ class TestEvaluation:
     def test_returns_depend_on_policy_step_and_episode_only(self):
         training = small_training("Pendulum-v1", num_learners=2, learners_start="independent")
         training.run(100)
-        policies = training.scheme.champions(training.updater.state)
+        policies = training.scheme.champions(training.crew.updater.state)
         whole = training.evaluations.evaluator.play(policies, 3, step=5)
         fresh = Evaluator(lambda: make_env("Pendulum-v1"), training.config.algorithm, seed=0)
         alone = fresh.play(jax.tree.map(lambda leaf: leaf[1:], policies), 2, step=5)

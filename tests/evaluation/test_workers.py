@@ -13,7 +13,7 @@ from p3s.envs import make_env
 from p3s.errors import TrainingStopped
 from p3s.evaluation import Evaluator, protocol, queue
 from p3s.evaluation.workers import MOST_DEATHS
-from p3s.worker_process import CannotWork, pickled
+from p3s.workers.process import CannotWork, pickled
 from tests.helpers import call, record, resume, run, small_config, small_training, trained
 
 
@@ -46,7 +46,7 @@ def test_a_run_killed_and_resumed_with_workers(tmp_path):
 class TestDeaths:
     def test_a_worker_that_dies_is_replaced_and_its_episodes_played_again(self):
         training = trained(300, evaluation_period=0)
-        champions = training.champions()
+        champions = training.crew.champions()
         evaluator = training.evaluations.evaluator
         expected = evaluator.evaluate(champions, (), 1, 40, 300)
         judge = Evaluator(training.make, training.config.algorithm, 0, workers=2)
@@ -68,7 +68,7 @@ class TestDeaths:
         training = small_training()
         judge = Evaluator(training.make, training.config.algorithm, 0, workers=1)
         monkeypatch.setattr("sys.executable", "/bin/false")
-        champions = training.champions()
+        champions = training.crew.champions()
         with pytest.raises(TrainingStopped, match=f"died {MOST_DEATHS} times"):
             judge.evaluate(champions, (), None, 1, 0)
         judge.close()
@@ -86,7 +86,7 @@ class TestDeaths:
 def test_what_cannot_be_pickled_is_played_here(capsys):
     local = lambda: make_env("Pendulum-v1")  # noqa: E731
     training = trained(300, env="Pendulum-v1", evaluation_period=0)
-    champions = training.champions()
+    champions = training.crew.champions()
     judge = Evaluator(local, training.config.algorithm, 0, workers=2)
     row = judge.evaluate(champions, (), 1, 2, 300)
     assert row == training.evaluations.evaluator.evaluate(champions, (), 1, 2, 300)
@@ -105,7 +105,7 @@ def fails_elsewhere():
 def test_an_environment_that_workers_cannot_make_is_played_here(capsys, monkeypatch):
     monkeypatch.setenv("P3S_TEST_PROCESS", str(os.getpid()))
     training = trained(300, env="Pendulum-v1", evaluation_period=0)
-    champions = training.champions()
+    champions = training.crew.champions()
     judge = Evaluator(fails_elsewhere, training.config.algorithm, 0, workers=2)
     row = judge.evaluate(champions, (), 1, 8, 300)
     assert row == training.evaluations.evaluator.evaluate(champions, (), 1, 8, 300)
@@ -127,7 +127,7 @@ def fragile():
 def test_an_error_in_a_worker_names_the_learner():
     training = small_training("Pendulum-v1")
     judge = Evaluator(fragile, training.config.algorithm, 0, workers=1)
-    champions = training.champions()
+    champions = training.crew.champions()
     with pytest.raises(TrainingStopped, match=r"learner 0 raised at a step .*empty"):
         judge.evaluate(champions, (), None, 1, 0)
     judge.close()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms.off_policy import bootstrap
-from p3s.experience.normalization import Unnormalized
+from p3s.experience.normalization import NoNormalizer
 from p3s.experience.replay import Replay, memory_needed
 from p3s.experience.rows import unpack_transitions
 from p3s.types import EnvSpec, ObservationSpec, Transition
@@ -16,7 +16,7 @@ SPEC = EnvSpec.flat(1, 1)
 
 
 def make_replay(num_steps: int, capacity: int = 50, batch_size: int = 40, spec=SPEC) -> Replay:
-    return Replay(capacity, spec, batch_size, 0, Unnormalized(), num_steps)
+    return Replay(capacity, spec, batch_size, 0, NoNormalizer(), num_steps)
 
 
 def step(*rows: tuple[float, float, bool]) -> Transition:
@@ -35,7 +35,7 @@ def returns(replay: Replay, *observations: float) -> list[tuple[list, list, floa
     """Rewards, discounts and next observation of the return from each observation on."""
     found = {}
     for update in range(20):
-        batch = unpack_transitions(SPEC, replay.take(update, 1, coming=0).rows[0])
+        batch = unpack_transitions(SPEC, replay.take(update, 1, num_pending=0).rows[0])
         for index, seen in enumerate(batch.observation[:, 0].tolist()):
             assert batch.action[index, 0] == -seen
             found[seen] = (
@@ -163,12 +163,12 @@ class Play:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("num_steps", [2, 3, 7])
-def test_any_streams_across_the_wrap(seed, num_steps):
+def test_any_episodes_across_the_wrap(seed, num_steps):
     play = Play(seed, num_steps, capacity=[5, 23, 37, 64][seed])
     for update in range(120):
         play.step()
         if update % 7 == 0:
-            batches = play.replay.take(update, 2, coming=0)
+            batches = play.replay.take(update, 2, num_pending=0)
             play.check(unpack_transitions(SPEC, batches.rows))
 
 
@@ -177,7 +177,7 @@ def test_images():
     play = Play(1, 3, capacity=30, spec=spec)
     for _ in range(40):
         play.step()
-    batch = unpack_transitions(spec, play.replay.take(0, 2, coming=0).rows)
+    batch = unpack_transitions(spec, play.replay.take(0, 2, num_pending=0).rows)
     batch = Transition(*(np.asarray(part) for part in batch))
     assert batch.observation.shape == (2, 40, 5, 4, 3)
     assert batch.reward.shape == batch.discount.shape == (2, 40, 3)
@@ -185,21 +185,21 @@ def test_images():
 
 
 def test_taken_early_is_what_is_taken_late():
-    """As if the coming rows were there: the same rows, or none if one of those might matter."""
+    """As if the pending rows were there: the same rows, or none if one of those might matter."""
     early, late = 0, 0
     for seed in range(30):
         play = Play(seed, 3, capacity=400)
         for _ in range(150):
             play.step()
         before = len(play.rows)
-        # How many rows are coming is known; play on a copy to see.
+        # How many rows are pending is known; play on a copy to see.
         again = Play(seed, 3, capacity=400)
         for _ in range(151):
             again.step()
-        coming = len(again.rows) - before
-        found = play.replay.take(seed, 1, coming)
+        num_pending = len(again.rows) - before
+        found = play.replay.take(seed, 1, num_pending)
         play.step()
-        after = play.replay.take(seed, 1, coming=0)
+        after = play.replay.take(seed, 1, num_pending=0)
         early, late = early + (found is not None), late + (found is None)
         assert found is None or np.array_equal(found.rows, after.rows)
     assert early > 3
@@ -208,7 +208,7 @@ def test_taken_early_is_what_is_taken_late():
 
 @pytest.mark.parametrize("added", [10, 90])
 def test_resumed_in_the_middle_of_episodes(added):
-    """Rows from the ring, the rest from the snapshot: the streams go on as if nothing was."""
+    """Rows from the ring, the rest from the snapshot: the links go on as if nothing was."""
     whole, killed = Play(2, 4, capacity=50), Play(2, 4, capacity=50)
     for play in (whole, killed):
         for _ in range(added):
@@ -234,7 +234,7 @@ def test_one_step_draws_the_same_rows():
         for _ in range(60):
             play.step()
     one, several = (
-        unpack_transitions(SPEC, play.replay.take(3, 2, coming=0).rows) for play in plays
+        unpack_transitions(SPEC, play.replay.take(3, 2, num_pending=0).rows) for play in plays
     )
     assert one.reward.shape == (2, 40)
     assert np.array_equal(one.reward, several.reward[..., 0])
@@ -244,7 +244,7 @@ def test_one_step_draws_the_same_rows():
 
 
 def test_memory():
-    # Two observations, action, reward, discount and `back` of 4 bytes, and 8 for what follows.
+    # Two observations, action, reward, discount, `steps_back` of 4 bytes each, and 8 for a link.
     assert memory_needed(10, SPEC, 3) == 10 * (6 * 4 + 8)
     assert memory_needed(10, SPEC) == 10 * 5 * 4
 

@@ -13,11 +13,11 @@ import p3s
 from p3s import keys
 from p3s.errors import UserError
 from p3s.experience import Batches
-from p3s.experience.normalization import RunningMoments, Unnormalized, normalize
+from p3s.experience.normalization import NoNormalizer, RunningMoments, normalize
 from p3s.experience.rows import unpack_transitions
-from p3s.policy import Policy
-from p3s.policy_file import read_policy_file
-from p3s.policy_onnx import export_onnx
+from p3s.policies.file import read_policy_file
+from p3s.policies.onnx_export import export_onnx
+from p3s.policies.policy import Policy
 from p3s.types import EnvSpec
 from tests.helpers import SMALL, record, resume, run
 
@@ -68,26 +68,26 @@ def population() -> p3s.Population:
 
 def test_every_observation_acted_on_is_counted_once(population):
     training = population.training
-    assert training.normalizer.count == training.experience.ring.num_added == 600
+    assert training.crew.normalizer.count == training.experience.ring.num_added == 600
     seen = training.experience.ring.rows[:600, :3].astype(np.float64)
-    np.testing.assert_allclose(training.normalizer.mean, seen.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(training.crew.normalizer.mean, seen.mean(axis=0), rtol=1e-6)
 
 
 def test_learning_normalizes_both_observations(population):
     training = population.training
     rows = training.experience.ring.rows[:16].reshape(2, 8, -1)
     batches = unpack_transitions(training.spec, rows)
-    scaling = training.normalizer.scaling
+    scaling = training.crew.normalizer.scaling
     by_hand = batches._replace(
         observation=normalize(batches.observation, scaling),
         next_observation=normalize(batches.next_observation, scaling),
     )
-    key, state = keys.key(training.options.seed, "learn"), training.updater.state
+    key, state = keys.key(training.options.seed, "learn"), training.crew.updater.state
     expected, _ = jax.jit(training.scheme.learn, static_argnums=3)(
         state, by_hand, jax.random.fold_in(key, 1), True
     )
     copy = jax.tree.map(lambda leaf: leaf.copy(), state)
-    moved, _ = training.updater.program.learn(copy, [Batches(rows, scaling)], 1, (True,))
+    moved, _ = training.crew.updater.program.learn(copy, [Batches(rows, scaling)], 1, (True,))
     pairs = zip(jax.tree.leaves(moved.learners), jax.tree.leaves(expected.learners), strict=True)
     for ours, theirs in pairs:
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -95,7 +95,7 @@ def test_learning_normalizes_both_observations(population):
 
 def test_moving_statistics_compile_nothing(population):
     training = population.training
-    assert training.updater.program.num_compiled == (2, 1)
+    assert training.crew.updater.program.num_compiled == (2, 1)
 
 
 def test_policy_file_evaluation_and_export(population, tmp_path):
@@ -136,5 +136,5 @@ def test_resumes_to_the_bit(tmp_path):
 
 def test_off_by_default_off_policy():
     training = p3s.Population("Pendulum-v1", **SMALL).training
-    assert type(training.normalizer) is Unnormalized
+    assert type(training.crew.normalizer) is NoNormalizer
     assert training.policy().scaling is None

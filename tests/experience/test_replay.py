@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from p3s.errors import UserError
-from p3s.experience.normalization import Unnormalized
+from p3s.experience.normalization import NoNormalizer
 from p3s.experience.replay import Replay, Ring, check_memory, memory_needed
 from p3s.experience.rows import empty_rows, pack, unpack_transitions
 from p3s.types import EnvSpec, ObservationSpec, Transition
@@ -20,7 +20,7 @@ def ring(capacity: int, spec: EnvSpec = SPEC) -> Ring:
 
 
 def replay(capacity: int, spec: EnvSpec = SPEC, batch_size: int = 4) -> Replay:
-    return Replay(capacity, spec, batch_size, seed=0, normalizer=Unnormalized())
+    return Replay(capacity, spec, batch_size, seed=0, normalizer=NoNormalizer())
 
 
 def stamped(ids: np.ndarray) -> Transition:
@@ -58,17 +58,18 @@ def test_samples_only_what_was_added_and_all_of_it():
 
 
 @pytest.mark.parametrize("steps", [3, 40])
-@pytest.mark.parametrize("coming", [0, 3])
-def test_own_rows_are_those_of_their_writer(steps: int, coming: int):
+@pytest.mark.parametrize("num_pending", [0, 3])
+def test_own_rows_are_those_of_their_writer(steps: int, num_pending: int):
     """Row k is writer k modulo 3's; the ring of 50 wraps within a step."""
     filled = ring(50)
     filled.add(pack(SPEC, stamped(np.arange(3 * steps))))
     draws = [
-        filled.draw(np.random.default_rng(seed), (3, 3), coming, num_own=2) for seed in range(2000)
+        filled.draw(np.random.default_rng(seed), (3, 3), num_pending, num_own=2)
+        for seed in range(2000)
     ]
     places = np.concatenate([draw for draw in draws if draw is not None], axis=1)
     ids = filled.rows[places, 0].reshape(3, -1, 3)
-    kept = range(max(0, 3 * steps + coming - 50), 3 * steps)
+    kept = range(max(0, 3 * steps + num_pending - 50), 3 * steps)
     for writer, own in enumerate(ids[..., :2]):
         assert set(own.ravel()) == {k for k in kept if k % 3 == writer}
     assert set(ids[..., 2:].ravel()) == set(kept)
@@ -79,8 +80,8 @@ def test_an_update_draws_by_its_number_alone():
     for index in range(0, 30, 5):
         ours.add(stamped(np.arange(index, index + 5)), range(5), [])
         theirs.add(stamped(np.arange(index, index + 5)), range(5), [3])
-        ours.take(index, 2, coming=0)
-    ours, theirs = (one.take(7, 3, coming=0) for one in (ours, theirs))
+        ours.take(index, 2, num_pending=0)
+    ours, theirs = (one.take(7, 3, num_pending=0) for one in (ours, theirs))
     assert ours.rows.shape[:2] == (3, 4)
     assert np.array_equal(ours.rows, theirs.rows)
 
@@ -118,7 +119,7 @@ def test_a_sample_is_drawn_as_if_the_rows_to_come_were_there(added):
     found = set()
     for seed in range(60):
         filled.num_added = added
-        before = filled.sample(np.random.default_rng(seed), (3,), coming=3)
+        before = filled.sample(np.random.default_rng(seed), (3,), num_pending=3)
         filled.num_added = added + 3
         after = filled.sample(np.random.default_rng(seed), (3,))
         new = {(added + index) % 20 for index in range(3)}

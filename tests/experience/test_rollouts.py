@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from p3s.experience.normalization import Scaling, Unnormalized, normalize
-from p3s.experience.rollouts import LatestSteps
+from p3s.experience.normalization import NoNormalizer, Scaling, normalize
+from p3s.experience.rollouts import RolloutBuffer
 from p3s.population import Population
 from p3s.types import EnvSpec, Transition
 from tests.helpers import Unpicklable
 
 
 def test_rows_are_stored_as_the_policy_saw_them():
-    spec, normalizer = EnvSpec.flat(2, 1), Unnormalized()
-    kept = LatestSteps(spec, 4, normalizer)
+    spec, normalizer = EnvSpec.flat(2, 1), NoNormalizer()
+    kept = RolloutBuffer(spec, 4, normalizer)
     draw = np.random.default_rng(0)
     steps = Transition(
         draw.normal(size=(5, 2)), draw.normal(size=(5, 1)), draw.normal(size=5),
@@ -23,13 +23,13 @@ def test_rows_are_stored_as_the_policy_saw_them():
     scalings = [Scaling(*draw.normal(size=(2, 2)).astype(np.float32)) for _ in range(5)]
     for index, scaling in enumerate(scalings):
         if index == 3:
-            again = LatestSteps(spec, 4, normalizer)
+            again = RolloutBuffer(spec, 4, normalizer)
             again.resume(kept.snapshot())
             kept = again
         normalizer.scaling = scaling
         step = Transition(*(values[index : index + 1] for values in steps))
         kept.add(step, [0], [0] if index in (1, 2) else [])
-    taken = kept.take(1, 1, coming=0)
+    taken = kept.take(1, 1, num_pending=0)
     assert taken.scaling is None
     rollout = kept.unpack(spec, taken.rows[0])
     assert rollout.ended.tolist() == [0, 1, 1, 0, 0, 0, 0, 0]
@@ -45,8 +45,8 @@ def test_rows_are_stored_as_the_policy_saw_them():
 
 
 def test_a_rollout_is_not_taken_before_its_last_step():
-    kept = LatestSteps(EnvSpec.flat(1, 1), 4, Unnormalized())
-    assert kept.take(1, 1, coming=1) is None
+    kept = RolloutBuffer(EnvSpec.flat(1, 1), 4, NoNormalizer())
+    assert kept.take(1, 1, num_pending=1) is None
 
 
 def test_a_resume_that_begins_new_episodes_ends_the_one_in_the_rollout(tmp_path):

@@ -6,16 +6,16 @@ import jax
 import numpy as np
 import pytest
 
-from p3s.experience.normalization import Unnormalized
+from p3s.experience.normalization import NoNormalizer
 from p3s.experience.replay import Replay
-from p3s.experience.rollouts import LatestSteps
+from p3s.experience.rollouts import RolloutBuffer
 from p3s.experience.rows import fields, pack, record, unpack_transitions
 from p3s.types import EnvSpec, ObservationSpec, Transition
 
 OBSERVATIONS = {
     "vector": ObservationSpec((3,)),
     "image": ObservationSpec((4, 5, 2), "uint8"),
-    "odd image": ObservationSpec((3, 3, 1), "uint8"),  # its bytes are no multiple of four
+    "odd image": ObservationSpec((3, 3, 1), "uint8"),  # its bytes are not a multiple of four
 }
 SPECS = [
     pytest.param(EnvSpec(observation, size, discrete), id=f"{name}, {kind}")
@@ -65,10 +65,10 @@ def test_round_trip(spec, compiled):
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("chunk", [1, 3, 4])
 def test_every_sampled_row_is_whole_across_the_wrap(spec, chunk):
-    replay = Replay(10, spec, batch_size=100, seed=0, normalizer=Unnormalized())
+    replay = Replay(10, spec, batch_size=100, seed=0, normalizer=NoNormalizer())
     for start in range(0, 24, chunk):
         replay.add(stamped(spec, np.arange(start, min(start + chunk, 24))), range(chunk), [])
-    batch = replay.take(1, 5, coming=0)
+    batch = replay.take(1, 5, num_pending=0)
     assert batch.rows.shape[:2] == (5, 100)
     found = replay.unpack(spec, batch.rows.reshape(500, -1))
     ids = np.rint(np.asarray(found.reward) - 1 / 3).astype(int)
@@ -78,14 +78,14 @@ def test_every_sampled_row_is_whole_across_the_wrap(spec, chunk):
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_rollouts_have_the_same_fields_and_two_more(spec):
-    latest = LatestSteps(spec, padded_to=4, normalizer=Unnormalized())
+    latest = RolloutBuffer(spec, padded_to=4, normalizer=NoNormalizer())
     for number in range(5):
         latest.add(stamped(spec, np.array([number])), [0], [0] if number == 2 else [])
         if number == 3:
-            again = LatestSteps(spec, padded_to=4, normalizer=Unnormalized())
+            again = RolloutBuffer(spec, padded_to=4, normalizer=NoNormalizer())
             again.resume(latest.snapshot())
             latest = again
-    (rows,) = latest.take(1, 1, coming=0).rows
+    (rows,) = latest.take(1, 1, num_pending=0).rows
     assert rows.dtype == spec.observation.dtype
     rollout = latest.unpack(spec, rows)
     assert rollout.ended.tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
@@ -95,7 +95,7 @@ def test_rollouts_have_the_same_fields_and_two_more(spec):
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_observations_for_the_chief_are_those_of_the_rows(spec):
-    replay = Replay(30, spec, batch_size=16, seed=0, normalizer=Unnormalized())
+    replay = Replay(30, spec, batch_size=16, seed=0, normalizer=NoNormalizer())
     replay.add(stamped(spec, np.arange(20)), range(20), [])
     observations = replay.observations(np.random.default_rng(0))
     assert observations.dtype == spec.observation.dtype

@@ -24,7 +24,7 @@ from tests.helpers import small_training
 def finished(**fields):
     training = small_training(evaluation_period=0, **fields)
     training.run(4 * 119)
-    learners = training.updater.state.learners
+    learners = training.crew.updater.state.learners
     parts = len(jax.tree.leaves(learners.policy)[0].sharding.device_set)
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(learners)]
     training.close()

@@ -53,13 +53,14 @@ class TestReplace:
         before = [learner_leaves(training, learner) for learner in range(3)]
         training.returns.values[:] = np.array([1.0, 2.0, 9.0])[:, None]
         poison(training, 2)
-        (row,) = training.divergence.check()
-        assert row == {"step": 300, "replaced": [2], "source": 1}
+        rows = collect_rows(training)
+        training.check_learners()
+        assert rows == [{"step": 300, "replaced": [2], "source": 1}]
         assert "learner 2 diverged at total step 300: replaced by" in capsys.readouterr().err
         for learner in (0, 1):
             for leaf, old in zip(learner_leaves(training, learner), before[learner], strict=True):
                 np.testing.assert_array_equal(leaf, old)
-        learners = training.updater.state.learners
+        learners = training.crew.updater.state.learners
         for leaf in leaves(learners.value):
             np.testing.assert_array_equal(leaf[2], leaf[1])
         for leaf in leaves(trained(learners.policy)):
@@ -71,10 +72,10 @@ class TestReplace:
     def test_the_run_goes_on_and_the_lineage_says_so(self, training, capsys):
         rows = collect_rows(training)
         poison(training, 0)
-        training.run(training.total_steps + 60)
+        training.run(training.total_steps + 3 * training.scheme.review_period)
         (found,) = [row for row in rows if "replaced" in row]
         assert found["replaced"] == [0]
-        assert diverged_learners(training.scheme, training.updater.state) == []
+        assert diverged_learners(training.scheme, training.crew.updater.state) == []
 
     def test_a_value_function(self, training, capsys):
         rows = collect_rows(training)
@@ -86,7 +87,7 @@ class TestReplace:
         for learner in range(3):
             poison(training, learner)
         with pytest.raises(TrainingStopped, match="of all learners are not finite"):
-            training.run(training.total_steps + 30)
+            training.run(training.total_steps + 3 * training.scheme.review_period)
 
     def test_needs_others(self):
         for fields in ({"scheme": "single"}, {"num_learners": 1}, {"scheme": "cem"}):
@@ -125,6 +126,7 @@ def test_killed_after_a_replacement_and_resumed(tmp_path, capsys):
 
 def test_a_replacement_is_not_taken_for_a_review_on_resume(tmp_path, capsys):
     fields = {"review_period": 50, "checkpoint_period": 100, "on_divergence": "replace"}
+    fields["evaluation_period"] = 300  # where it is replaced
     training = opening.begin(small_config(steps=600, **fields), tmp_path / "run")
     training.run(600, callback=lambda now: now.total_steps < 250)
     poison(training, 1)

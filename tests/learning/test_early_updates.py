@@ -21,8 +21,8 @@ class Watch:
         self.acted: set[bool] = set()
         run_ahead, update = Updater.run_ahead, Updater.update
 
-        def watched_run_ahead(updater: Updater, due: int, coming: int) -> None:
-            run_ahead(updater, due, coming)
+        def watched_run_ahead(updater: Updater, due: int, num_pending: int) -> None:
+            run_ahead(updater, due, num_pending)
             self.early.add((due, updater._done_early))
 
         def watched_update(updater: Updater, due: int, observations: np.ndarray) -> None:
@@ -64,7 +64,7 @@ class TestEarlyUpdates:
         watch = Watch(monkeypatch)
         early = finished(True, **fields)
         due = {"N": 4}.get(fields.get("updates_per_step"), fields.get("updates_per_step", 1))
-        crowded = fields.get("batch_size") == 32  # every minibatch needs one of the coming rows
+        crowded = fields.get("batch_size") == 32  # every minibatch needs one of the pending rows
         assert watch.early == {(0, 0), (due, 0), *(() if crowded else {(due, due)})}
         # Normalized observations have to be counted first, and policy updates change the policies.
         assert watch.acted == ({False} if due > 1 or "algorithm" in fields else {True, False})
@@ -80,7 +80,7 @@ class TestEarlyUpdates:
         fields = {"updates_per_step": 10, "policy_period": 10, "steps": 300}
         early, waiting = (finished(overlap, **fields) for overlap in (True, False))
         assert early.counters.updates == 10 * (75 - 19)
-        patterns = set(early.updater.program._compiled.stretches)
+        patterns = set(early.crew.updater.program._compiled.stretches)
         assert {pattern for pattern, *_ in patterns} == {(False,) * 9, (True,)}
         assert_same_bits(early, waiting)
 
@@ -100,7 +100,7 @@ class TestEarlyUpdates:
     def test_a_value_update_does_not_touch_the_policies(self):
         training = small_training(steps=400)
         training.run(400)
-        program, state = training.updater.program, training.updater.state
+        program, state = training.crew.updater.program, training.crew.updater.state
         rows = training.experience.ring.sample(np.random.default_rng(0), (4, 16))
         stepped, _ = program.learn(state, [Batches(rows, None)], 1, (False,))
 
@@ -122,7 +122,7 @@ class TestEarlyUpdates:
         for stretches in ([4], [2, 2], [1, 1, 1, 1]):
             training = small_training(steps=200)
             training.run(200)
-            program, state = training.updater.program, training.updater.state
+            program, state = training.crew.updater.program, training.crew.updater.state
             first = 1001
             for count in stretches:
                 batches = [training.experience.take(first + i, 4, 0) for i in range(count)]

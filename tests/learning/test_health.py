@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from p3s.runs import opening
+from p3s.train import Training
 from tests.helpers import small_config, small_training
 
 
@@ -31,7 +32,7 @@ def unsound(capsys, shards: int | None, part: str, spoil) -> str:
     """What a run says whose learner 2 was spoiled in this part of its state."""
     fields = {"updates_per_step": 4, "evaluation_period": 0, "shards": shards}
     config = small_config(**fields, **({"exchange_period": 5} if shards else {}))
-    training = opening.make_training(config, opening.env_maker(config))
+    training = Training(config, opening.env_maker(config))
     training.run(200)
     snapshot = training.snapshot()
     for name, leaf in snapshot["state"].items():

@@ -35,15 +35,15 @@ SMALL = {
 def test_a_few_updates(algorithm, discrete):
     population = Population(partial(Catch, discrete), algorithm=algorithm, **SMALL)
     training = population.training
-    start = training.updater.snapshot()
+    start = training.crew.updater.snapshot()
     # Stopped before its end, where a row of metrics would be written.
     population.learn(1000, lambda now: now.num_steps < 2 * 20, progress_bar=False)
     assert training.counters.updates == 20 - 11
-    training.updater.settle()
-    losses = training.updater.metrics.means()
+    training.crew.updater.settle()
+    losses = training.crew.updater.metrics.means()
     assert "value_loss" in losses
     assert all(np.isfinite(values).all() for values in losses.values())
-    moved = training.updater.snapshot()
+    moved = training.crew.updater.snapshot()
     encoders = [name for name in moved if "encoder" in name and name.startswith("learners/policy")]
     assert len(encoders) == 3 * 2  # weights and biases of three convolutions
     assert all(not np.array_equal(moved[name], start[name]) for name in encoders)

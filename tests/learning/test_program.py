@@ -38,7 +38,7 @@ def test_repeated_unit(pattern, unit):
 
 
 def batches(spec, scheme, count: int) -> list[Batches]:
-    """Random minibatches for so many updates."""
+    """Random minibatches for this many updates."""
     found = []
     for update in range(count):
         rows = [pack(spec, random_batch(spec, 10 * update + i)) for i in range(scheme.num_trained)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from p3s.learning.rhythm import Due, EveryStep, WholeEpisodes
 
@@ -20,6 +21,18 @@ class TestEveryStep:
         rhythm = EveryStep(num_envs=1, initial_steps=6, updates=1, review_period=3)
         due = [rhythm.after(step, rhythm.active(1), []) for step in range(1, 10)]
         assert [step for step, now in enumerate(due, start=1) if now.review] == [6, 9]
+
+    @pytest.mark.parametrize("share", [0.25, 0.1, 1 / 3, 0.75])
+    def test_less_than_one_update_per_step_is_exact(self, share):
+        rhythm = EveryStep(num_envs=2, initial_steps=6, updates=share, review_period=5)
+        due = [rhythm.after(step, rhythm.active(1), []) for step in range(1, 30_001)]
+        assert [now.updates for now in due] == [rhythm.updates_after(s) for s in range(1, 30_001)]
+        first = int(5 * share)  # those that would have come before T_initial
+        assert sum(now.updates for now in due) == round(30_000 * share) - first
+        assert {now.updates for now in due} == {0, 1}
+        assert [step for step, now in enumerate(due[:20], start=1) if now.review] == [10, 15, 20]
+        if share == 0.25:
+            assert [step for step in range(1, 17) if due[step - 1].updates] == [8, 12, 16]
 
 
 class TestWholeEpisodes:

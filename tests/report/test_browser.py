@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,23 +13,8 @@ from p3s.cli.report import Options as ReportOptions
 from p3s.cli.report import run_report
 from p3s.report.references import Reference, references_text
 from tests.helpers import ROOT, page_data
+from tests.helpers_browser import Visit
 from tests.synthetic_runs import write_study
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-if CHROMIUM is None:
-    pytest.skip("there is no chromium here: apt-get install chromium", allow_module_level=True)
-
-
-playwright_api = pytest.importorskip(
-    "playwright.sync_api", reason="there is no playwright here: pip install playwright"
-)
-
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run",
-]  # fmt: skip
 
 PICTURES = ROOT / "artifacts" / "report"
 
@@ -58,37 +42,11 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     return {"study": study_page, "run": run_page}
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+class Page(Visit):
+    """A visit to a report."""
 
-
-class Visit:
-    """An opened page, and everything that it asked for or complained about."""
-
-    def __init__(self, browser, path: Path, width: int = 1280, height: int = 900, **options):
-        self.context = browser.new_context(
-            viewport={"width": width, "height": height}, reduced_motion="reduce", **options
-        )
-        self.tab = self.context.new_page()
-        self.requests: list[str] = []
-        self.complaints: list[str] = []
-        self.tab.route("**/*", self._route)
-        self.tab.on("console", lambda message: self.complaints.append(message.text))
-        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.address = path.as_uri()
-        self.tab.goto(self.address)
-        self.tab.wait_for_selector("html[data-ready]", state="attached")
-
-    def _route(self, route) -> None:
-        if route.request.url == self.address:
-            route.continue_()
-        else:
-            self.requests.append(route.request.url)
-            route.abort()
+    def __init__(self, browser, path: Path, **options):
+        super().__init__(browser, path.as_uri(), **options)
 
     def lines(self, panel: int = 0) -> list[str]:
         """Names of the curves that a panel shows."""
@@ -98,21 +56,16 @@ class Visit:
     def tip(self, panel: int = 0) -> str:
         return self.tab.locator(f'[data-panel="{panel}"] .tip:not([hidden])').inner_text()
 
-    def overflow(self) -> int:
-        """By how many pixels the page is wider than the screen."""
-        return self.tab.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-
     def picture(self, name: str, full: bool = True) -> None:
-        PICTURES.mkdir(parents=True, exist_ok=True)
-        self.tab.screenshot(path=PICTURES / f"{name}.png", full_page=full)
+        super().picture(PICTURES / f"{name}.png", full)
 
 
 @pytest.fixture
 def visit(browser) -> Iterator:
-    visits: list[Visit] = []
+    visits: list[Page] = []
 
-    def open_page(path: Path, **options) -> Visit:
-        visits.append(Visit(browser, path, **options))
+    def open_page(path: Path, **options) -> Page:
+        visits.append(Page(browser, path, **options))
         return visits[-1]
 
     yield open_page
@@ -236,9 +189,7 @@ def test_every_screen(visit, pages, page, scheme, width):
     options = {"color_scheme": scheme, "width": width, "height": 844}
     seen = visit(pages[page], **options)
     assert seen.overflow() <= 0
-    ground = seen.tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    lightness = sum(map(int, re.findall(r"\d+", ground)[:3])) / 3
-    assert lightness > 230 if scheme == "light" else lightness < 50
+    assert seen.lightness() > 230 if scheme == "light" else seen.lightness() < 50
     box = seen.tab.locator('[data-panel="0"] path.line').first.bounding_box()
     assert box["width"] > 0.6 * min(width, 450)
     seen.picture(f"{page}-{scheme}-{width}")

@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from p3s.errors import UserError
+from p3s.report.failures import Failure
 from p3s.report.page import build_report, render_report
 from p3s.report.results import read_results, read_run
-from p3s.runs.failures import Failure
 from p3s.runs.records import read_rows
 from tests.synthetic_runs import ENVS, METHODS, write_rows, write_run
 

@@ -6,7 +6,6 @@ import pytest
 
 import p3s
 from p3s.errors import UserError
-from p3s.policy import policy_of
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST, BestPolicy
 from p3s.runs.records import read_rows
@@ -41,7 +40,7 @@ class Evaluations:
         for score in scores:
             self.training.counters.total_steps += 1
             row = {"score": score, "champion_return": score - 0.5}
-            best.see(policy_of(self.training), row)
+            best.see(self.training.policy(), row)
 
 
 def test_ties_and_a_number_that_nothing_was_chosen_by(tmp_path):
@@ -124,7 +123,7 @@ def test_on_policy_the_noiseless_episodes_decide(tmp_path):
             **dict.fromkeys(("score", "champion_return"), noisy),
             **{f"deterministic_{name}": noiseless for name in ("score", "champion_return")},
         }
-        best.see(policy_of(evaluations.training), row)
+        best.see(evaluations.training.policy(), row)
     best.save(tmp_path)
     about = p3s.load(tmp_path / BEST).about["run"]
     assert (about["step"], about["champion_return"]) == (2, 35.0)

@@ -15,7 +15,7 @@ from p3s.envs.probes import Catch
 from p3s.errors import UserError
 from p3s.experience.rows import fields as row_fields
 from p3s.experience.rows import record as row_record
-from p3s.policy_onnx import export_onnx
+from p3s.policies.onnx_export import export_onnx
 from p3s.runs import opening
 from tests.helpers import call, record, resume, run
 
@@ -58,7 +58,7 @@ def test_replay_and_checkpoint_hold_bytes(folder):
     size = 2 * 40 * 40 + 3 * 4
     assert row_record(spec).itemsize == size
     assert (ring.rows.dtype, ring.rows.shape) == (np.uint8, (300, size))
-    assert training.environments.observations.dtype == np.uint8
+    assert training.crew.environments.observations.dtype == np.uint8
     seen = row_fields(ring.rows, spec)
     assert set(np.unique(seen["observation"])) == {0, 128, 255}
     assert set(np.unique(seen["reward"])) == {-1, 0, 1}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.field_types import field_types
-from p3s.run_options import RunOptions
+from p3s.config.options import RunOptions
+from p3s.fields.types import field_types
 from p3s.schemes import SCHEMES
 from tests.helpers import p3s_process, record, wait_for
 

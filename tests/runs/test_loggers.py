@@ -17,7 +17,7 @@ import pytest
 from p3s.errors import UserError
 from p3s.runs import opening
 from p3s.runs.loggers import base, make_loggers
-from p3s.runs.loggers.base import Logger, known_as, needed, remember
+from p3s.runs.loggers.base import Logger, known_as, package, remember
 from p3s.runs.loggers.scalars import scalars_of
 from p3s.runs.records import read_rows
 from tests.helpers import call, p3s_process, small_config
@@ -32,13 +32,13 @@ class Kept(Logger):
     name = "kept"
 
     def __init__(self, before=()):
-        self.before, self.rows, self.flushed = dict(before), [], 0
+        self.before, self.sent_rows, self.flushed = dict(before), [], 0
 
     def open(self, path, config, rows, step):
         return self.before
 
     def write(self, stream, number, row):
-        self.rows.append((stream, number, row["step"]))
+        self.sent_rows.append((stream, number, row["step"]))
 
     def flush(self):
         self.flushed += 1
@@ -55,16 +55,16 @@ def run_with(logger, path, monkeypatch, until=400, resumed=False):
 def test_what_a_tool_has_is_not_sent_again_and_what_it_lacks_is(tmp_path, monkeypatch):
     first = Kept()
     run_with(first, tmp_path / "run", monkeypatch, until=270)
-    rows = [row for row in first.rows if row[0] == "metrics"]
+    rows = [row for row in first.sent_rows if row[0] == "metrics"]
     assert rows == [("metrics", 1, 100), ("metrics", 2, 200)]
     # The tool lost the last row of metrics, and has a row of lineage beyond the checkpoint.
-    lineages = [number for stream, number, _ in first.rows if stream == "lineage"]
+    lineages = [number for stream, number, _ in first.sent_rows if stream == "lineage"]
     again = Kept({"metrics": 1, "lineage": lineages[-1]})
     run_with(again, tmp_path / "run", monkeypatch, resumed=True)
-    assert [row for row in again.rows if row[0] == "metrics"] == [
+    assert [row for row in again.sent_rows if row[0] == "metrics"] == [
         ("metrics", 2, 200), ("metrics", 3, 300), ("metrics", 4, 400)
     ]  # fmt: skip
-    sent = [number for stream, number, _ in again.rows if stream == "lineage"]
+    sent = [number for stream, number, _ in again.sent_rows if stream == "lineage"]
     assert sent == list(range(lineages[-1] + 1, len(read_rows(tmp_path / "run/lineage.jsonl")) + 1))
     assert again.flushed > 0
 
@@ -82,11 +82,18 @@ def test_a_logger_that_fails_is_left_out_and_the_run_goes_on(tmp_path, monkeypat
 def test_names_and_extras(tmp_path, capsys):
     with pytest.raises(UserError, match="unknown logger 'wandbb': did you mean wandb"):
         make_loggers(["wandbb"])
-    with pytest.raises(UserError, match=r"--log nothing needs nothing: pip install 'p3s\[it\]'"):
-        needed("nothing.here", "it")
+    needed = r"--loggers nothing needs nothing: pip install 'p3s\[it\]'"
+    with pytest.raises(UserError, match=needed):
+        package("nothing.here", "it")
     code, _, errors = call(capsys, "train", "Pendulum-v1", "--tensorboard")
     assert code == 2
-    assert "--tensorboard is now --log tensorboard" in errors
+    assert "--tensorboard is now --loggers tensorboard" in errors
+
+
+def test_the_loggers_of_older_runs():
+    assert opening.loggers_of({"tensorboard": True}) == ["tensorboard"]
+    assert opening.loggers_of({"log": ["csv"]}) == ["csv"]
+    assert opening.loggers_of({"loggers": ["csv", "wandb"]}) == ["csv", "wandb"]
 
 
 def test_names_in_tools_are_kept_in_the_folder(tmp_path):
@@ -101,7 +108,7 @@ def test_names_in_tools_are_kept_in_the_folder(tmp_path):
 def test_csv(tmp_path):
     path = tmp_path / "run"
     config = small_config(steps=400, checkpoint_period=100)
-    training = opening.begin(config, path, log=["csv"])
+    training = opening.begin(config, path, loggers=["csv"])
     training.run(400, callback=lambda now: now.total_steps < 270)
     training.close()
     training, _ = opening.reopen(path)
@@ -117,10 +124,10 @@ def test_csv(tmp_path):
             assert {tag: float(line[tag]) for tag in expected} == expected
 
 
-def killed_and_resumed(path: Path, run_arguments: list[str], log: str) -> None:
+def killed_and_resumed(path: Path, run_arguments: list[str], logger: str) -> None:
     """A run that is killed after a checkpoint and some rows more, and resumed to its end."""
     words = ["train", "InvertedPendulum-v5", *run_arguments, "--steps", STEPS, "--out", path]
-    process = p3s_process(*words, "--log", log)
+    process = p3s_process(*words, "--loggers", logger)
     limit = time.monotonic() + 200
     file = path / "metrics.jsonl"
     while not file.exists() or file.read_bytes().count(b"\n") < 12:
@@ -147,7 +154,7 @@ def expected_points(path: Path) -> Counter:
 @pytest.mark.slow
 def test_wandb_offline_killed_and_resumed(tmp_path, monkeypatch, run_arguments):
     pytest.importorskip("wandb")
-    from p3s.runs.loggers.weights_and_biases import history_of
+    from p3s.runs.loggers.wandb_logger import history_of
 
     monkeypatch.setenv("WANDB_MODE", "offline")
     path = tmp_path / "run"
@@ -170,14 +177,14 @@ def test_wandb_offline_killed_and_resumed(tmp_path, monkeypatch, run_arguments):
 @pytest.mark.slow
 def test_wandb_out_of_reach_is_logged_offline(tmp_path, monkeypatch, capfd, run_arguments):
     pytest.importorskip("wandb")
-    from p3s.runs.loggers.weights_and_biases import rows_in_files
+    from p3s.runs.loggers.wandb_logger import rows_in_files
 
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # where nobody listens
     path = tmp_path / "run"
     words = ["train", "InvertedPendulum-v5", *run_arguments, "--steps", "400", "--out", path]
-    assert p3s_process(*words, "--log", "wandb").wait(300) == 0
+    assert p3s_process(*words, "--loggers", "wandb").wait(300) == 0
     errors = capfd.readouterr().err
     assert errors.count("note:") == 1
     assert "W&B cannot be reached" in errors

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import p3s
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.errors import UserError
-from p3s.field_names import RENAMED
-from p3s.policy import Policy
+from p3s.fields.names import RENAMED
+from p3s.policies.policy import Policy
 from p3s.report.results import read_run
 from p3s.runs import opening
 from tests.helpers import ROOT, call

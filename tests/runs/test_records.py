@@ -55,7 +55,7 @@ class TestRecords:
         reader = pytest.importorskip("tensorboardX.proto.event_pb2")
         from tensorboardX.record_writer import masked_crc32c  # noqa: F401
 
-        training = opening.begin(small_config(steps=400), tmp_path / "run", log=["tensorboard"])
+        training = opening.begin(small_config(steps=400), tmp_path / "run", loggers=["tensorboard"])
         training.run(400)
         training.close()
         (events,) = (tmp_path / "run/tensorboard").iterdir()

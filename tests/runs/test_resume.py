@@ -91,14 +91,14 @@ class TestExactResume:
     def test_environment_that_cannot_be_captured_begins_new_episodes(self, tmp_path):
         population = Population(Unpicklable, **{**SMALL, "evaluation_period": 0})
         population.learn(160, progress_bar=False)
-        assert not population.training.environments.exact_resume
+        assert not population.training.crew.environments.exact_resume
         population.save(tmp_path / "saved")
         with pytest.raises(UserError, match="callable"):
             Population.load(tmp_path / "saved")
         again = Population.load(tmp_path / "saved", env=Unpicklable)
         again.learn(40, progress_bar=False)
         assert again.num_steps == 200
-        assert again.training.environments.lengths.tolist() == [10] * 4
+        assert again.training.crew.environments.lengths.tolist() == [10] * 4
 
     def test_a_callable_keeps_its_delay(self, tmp_path):
         fields = {**SMALL, "evaluation_period": 0}

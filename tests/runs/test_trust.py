@@ -14,7 +14,7 @@ import pytest
 import p3s
 from p3s.envs.copies import state_name
 from p3s.errors import UserError
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.runs import opening, trust
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.records import read_config, write_config
@@ -80,16 +80,16 @@ class TestKey:
 class TestPickledEnvironments:
     def test_ones_own_go_on(self, saved, capsys):
         again = p3s.Population.load(saved, env=Pickled)
-        assert again.training.environments.lengths.tolist() == [3] * 4
+        assert again.training.crew.environments.lengths.tolist() == [3] * 4
         assert capsys.readouterr().err == ""
 
     def test_those_of_someone_else_begin_anew(self, saved, someone_else, capsys):
         someone_else()
         again = p3s.Population.load(saved, env=Pickled)
-        assert again.training.environments.lengths.tolist() == [0] * 4
+        assert again.training.crew.environments.lengths.tolist() == [0] * 4
         assert "new episodes begin (--trust goes on" in capsys.readouterr().err
         trusted = p3s.Population.load(saved, env=Pickled, trust=True)
-        assert trusted.training.environments.lengths.tolist() == [3] * 4
+        assert trusted.training.crew.environments.lengths.tolist() == [3] * 4
 
     def test_a_planted_state_is_not_unpickled(self, tmp_path, monkeypatch):
         """Neither beside the signature of another state, nor without one."""
@@ -149,6 +149,10 @@ class TestModules:
         shutil.copytree(tmp_path / "run", tmp_path / "again")
         assert call(capsys, "--import", "evil", "resume", tmp_path / "run", "--no-report")[0] == 0
         del sys.modules["evil"]
+        _, _, errors = call(capsys, "resume", tmp_path / "again", "--no-report")
+        command = f"p3s {{}} resume {tmp_path / 'again'} --no-report"
+        assert f" If you know it: {command.format('--import evil')}. " in errors
+        assert errors.endswith(f" If you trust all of it: {command.format('--trust')}\n")
         assert call(capsys, "resume", tmp_path / "again", "--trust", "--no-report")[0] == 0
         assert record(tmp_path / "run") == record(tmp_path / "again") == record(tmp_path / "whole")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes.search_distribution import draw_policies
 from p3s.trees import Carried, merge, pick, trained
 from tests.helpers import leaves, small_training
@@ -205,7 +205,7 @@ def test_training(scheme, algorithm):
         num_learners=2, evaluation_period=0, initial_steps=10,
     )  # fmt: skip
     training.run(80 if scheme == "p3s" else 602)
-    learners = training.updater.state.learners
+    learners = training.crew.updater.state.learners
     updates = training.counters.updates
     assert updates > 0
     running = learners.value.params["norms"][0]["running"].value
@@ -213,7 +213,7 @@ def test_training(scheme, algorithm):
     period = ALGORITHMS[algorithm]().policy_period
     passes = np.asarray(learners.policy.params["norms"][0]["running"].value["passes"])
     assert (passes == updates // period).all()
-    assert all(np.isfinite(leaf).all() for leaf in leaves(training.updater.state))
+    assert all(np.isfinite(leaf).all() for leaf in leaves(training.crew.updater.state))
     training.close()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes import CEM
 from p3s.schemes.search_distribution import draw_policies, elite_weights, fit
 from p3s.types import EnvSpec, Transition

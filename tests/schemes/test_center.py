@@ -40,8 +40,8 @@ class TestCenter:
         assert free.last_review["center_loss"] == 0
         observations = pulled.experience.ring.rows[:100, :4]
         spread = {
-            run: distances(run.config.algorithm, run.scheme.policies(run.updater.state),
-                           run.updater.state.center, observations).sum()
+            run: distances(run.config.algorithm, run.scheme.policies(run.crew.updater.state),
+                           run.crew.updater.state.center, observations).sum()
             for run in (pulled, free)
         }  # fmt: skip
         assert loss[pulled] > 0

@@ -1,4 +1,7 @@
-"""Every scheme of the registry: contract, determinism, and schemes that must agree to the bit."""
+"""Every scheme of the registry: contract, determinism, and schemes that must agree to the bit.
+
+The single checks are in `p3s.testing`; ../testing/test_broken.py shows that they can fail.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import jax
 import numpy as np
 import pytest
 
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes import SCHEMES, scheme_name
 from p3s.schemes.base import EpisodeScheme, StepScheme
+from p3s.testing import SCHEME_CHECKS, SchemeCase, small_scheme
+from p3s.testing.schemes import check_scheme_fields
 from tests.helpers import problem_of, trained
 
 SHARING = [name for name in SCHEMES if name != "rollout"]
@@ -17,13 +22,37 @@ SHARING = [name for name in SCHEMES if name != "rollout"]
 
 def learned(training) -> list[np.ndarray]:
     """What learns, stacked; all of the state where no field is called learners."""
-    state = training.updater.state
+    state = training.crew.updater.state
     learning = state.learners if hasattr(state, "learners") else state
     return [np.asarray(leaf) for leaf in jax.tree.leaves(learning)]
 
 
 def same(ours, theirs) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(learned(ours), learned(theirs), strict=True))
+
+
+CHECKS = [check for check in SCHEME_CHECKS if check is not check_scheme_fields]
+"""That no field is dead: test_fields.py, by trainings, which reach every field of every scheme."""
+IN_FAST_TESTS = ("p3s", "cem")
+"""One of each kind, all checks of which run in the fast tests."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        name if name in IN_FAST_TESTS else pytest.param(name, marks=pytest.mark.slow)
+        for name in SCHEMES
+    ],
+)
+def case(request) -> SchemeCase:
+    """What is compiled of a scheme serves all checks."""
+    algorithm = "ppo" if request.param == "rollout" else "td3"
+    return SchemeCase(small_scheme(request.param, algorithm))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_keeps(case, check):
+    check(case)
 
 
 @pytest.mark.parametrize("scheme", SHARING)
@@ -37,14 +66,14 @@ class TestContract:
             own_steps = 400 // scheme.num_envs
             assert training.counters.updates == (own_steps - 19) * scheme.num_updates
             assert training.counters.total_updates == training.counters.updates * scheme.num_trained
-        for leaf in jax.tree.leaves(training.updater.state):
+        for leaf in jax.tree.leaves(training.crew.updater.state):
             assert leaf.dtype in (np.float32, np.int32)
             assert np.isfinite(leaf).all()
         for field in scheme.stacked:
-            for leaf in jax.tree.leaves(getattr(training.updater.state, field)):
+            for leaf in jax.tree.leaves(getattr(training.crew.updater.state, field)):
                 assert leaf.shape[0] == scheme.num_trained
         assert training.evaluated[-1]["step"] == 400
-        champions = jax.tree.leaves(scheme.champions(training.updater.state))[0].shape[0]
+        champions = jax.tree.leaves(scheme.champions(training.crew.updater.state))[0].shape[0]
         judged = champions - len(scheme.extra_champions)
         assert np.shape(training.evaluated[-1]["learner_returns"]) == (judged, 2)
         assert training.policy().predict(np.zeros(4))[0].shape == (1,)
@@ -66,14 +95,14 @@ class TestContract:
 
     def test_second_round_compiles_nothing(self, scheme):
         training = trained(scheme=scheme)
-        compiled = training.updater.program.num_compiled
+        compiled = training.crew.updater.program.num_compiled
         # With a policy step and, in most schemes, without one; the updates after a round of
         # episodes are also done in stretches.
         rounds = isinstance(training.scheme, EpisodeScheme)
         assert compiled[0] in ((1, 2, 3) if rounds else (1, 2))
         assert compiled[1] == 1  # acting
         training.run(800)
-        assert training.updater.program.num_compiled == compiled
+        assert training.crew.updater.program.num_compiled == compiled
 
 
 def test_guidance_of_weight_zero_is_sharing_to_the_bit():

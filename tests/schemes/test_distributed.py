@@ -16,10 +16,10 @@ TINY = ALGORITHMS["td3"](hidden_sizes=(4,))
 class TestDistributed:
     def test_one_policy_acts_everywhere_and_learns_n_times(self):
         training = trained(400, scheme="drl")
-        assert leaves(training.updater.state.learners)[0].shape[0] == 1
+        assert leaves(training.crew.updater.state.learners)[0].shape[0] == 1
         assert training.counters.total_updates == 4 * (100 - 19)
-        assert training.environments.observations.shape[0] == 4
-        acting = training.scheme.acting(training.updater.state)
+        assert training.crew.environments.observations.shape[0] == 4
+        acting = training.scheme.acting(training.crew.updater.state)
         same_place = np.zeros((4, 4), np.float32)
         quiet = dataclasses.replace(
             training.scheme, algorithm=dataclasses.replace(TINY, exploration_noise=0.0)

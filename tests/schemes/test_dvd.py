@@ -9,7 +9,7 @@ import pytest
 
 from p3s import keys
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes import DvD
 from p3s.schemes.dvd import choose_arm, count_outcome, diversity, log_determinant
 from p3s.trees import pick
@@ -154,9 +154,7 @@ class TestTerm:
         learner, alone = step(learner)
         for ours, theirs in zip(leaves(pick(after.learners, 1)), leaves(learner), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
-        assert float(metrics["policy_loss"][1]) == pytest.approx(
-            float(alone["policy_loss"]), rel=1e-4
-        )
+        assert float(metrics["policy_loss"][1]) == pytest.approx(float(alone.loss), rel=1e-4)
         expected = float(log_determinant(fixed, 0.5))
         np.testing.assert_allclose(metrics["diversity"], [expected] * 3, rtol=1e-5)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes import ERL
 from p3s.schemes.erl import cross_over, mutate, tournament
 from p3s.types import EnvSpec

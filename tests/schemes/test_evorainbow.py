@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes import EvoRainbow
 from p3s.schemes.evorainbow import NOBODY, move_towards
 from p3s.trees import Carried, pick

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from p3s.config import field_values, resolve
+from p3s.config.run import field_values, resolve
 from p3s.schemes import SCHEMES
 from p3s.types import EnvSpec
 from tests.helpers import small_training
@@ -28,6 +28,10 @@ OTHER_VALUES = {
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
     "distributed": {"num_copies": 2},
     "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount_factor",)},
+    "mf_pbt": {
+        "num_learners": 16, "group_periods": (2, 3), "perturbation": 2.0,
+        "perturbed": ("discount_factor",),
+    },
     "pb2": {
         "quantile": 0.5, "perturbed": ("discount_factor",), "memory": 1, "optimism": 9.0,
         "lower_bounds": (1e-3, 0.09, 0.98), "upper_bounds": (2e-3, 0.2, 0.995),
@@ -77,7 +81,7 @@ class TestFields:
         for _ in range(6):
             training.run(training.total_steps + 25 * training.scheme.num_envs)
             reviews.append(str(training.last_review))
-        state = jax.tree.leaves(training.updater.state)
+        state = jax.tree.leaves(training.crew.updater.state)
         return reviews, [np.asarray(leaf).tobytes() for leaf in state]
 
     @pytest.fixture(scope="class")

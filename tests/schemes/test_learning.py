@@ -14,6 +14,7 @@ FIELDS = {
     "resetting": {"review_period": 500},
     "pbt": {"review_period": 500},
     "pb2": {"review_period": 500},
+    "mf_pbt": {"review_period": 250, "group_periods": (1, 2)},
 }
 
 STEPS = {"cem": 30_000, "erl": 40_000, "evorainbow": 40_000, "single": 12_000}

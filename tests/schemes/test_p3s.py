@@ -40,14 +40,14 @@ class TestP3S:
     def test_guide_is_frozen_for_the_period(self):
         training = small_training(num_learners=2)
         training.run(2 * 60)
-        before = jax.device_get(training.updater.state.guide)
+        before = jax.device_get(training.crew.updater.state.guide)
         training.run(2 * 74)
-        assert jax.tree.all(jax.tree.map(np.array_equal, before, training.updater.state.guide))
+        assert jax.tree.all(jax.tree.map(np.array_equal, before, training.crew.updater.state.guide))
         training.run(2 * 75)
         best = training.last_review["best"]
         assert best is not None
-        frozen = jax.tree.map(lambda leaf: leaf[best], training.updater.state.learners.policy)
-        assert jax.tree.all(jax.tree.map(np.array_equal, frozen, training.updater.state.guide))
+        frozen = jax.tree.map(lambda leaf: leaf[best], training.crew.updater.state.learners.policy)
+        assert jax.tree.all(jax.tree.map(np.array_equal, frozen, training.crew.updater.state.guide))
 
     @pytest.mark.parametrize(
         ("distances_exclude", "expected_spread", "expected_change"),
@@ -170,11 +170,11 @@ class TestSnapshots:
         """Learners move, their actors wait for the end of the episode: 50 steps in Reacher."""
         training = small_training("Reacher-v5", num_learners=2, guide_source="snapshot")
         training.run(2 * 51)
-        before = jax.tree.map(np.array, training.updater.state.actors)
+        before = jax.tree.map(np.array, training.crew.updater.state.actors)
         training.run(2 * 99)
-        assert all(map(np.array_equal, leaves(before), leaves(training.updater.state.actors)))
+        assert all(map(np.array_equal, leaves(before), leaves(training.crew.updater.state.actors)))
         training.run(2 * 100)
-        after = training.updater.state
+        after = training.crew.updater.state
         assert all(map(np.array_equal, leaves(before), leaves(after.played)))
         assert not any(map(np.array_equal, leaves(before), leaves(after.actors)))
         assert all(
@@ -229,7 +229,7 @@ class TestBounds:
         return [review for review in found if review], training
 
     def check_policies(self, training: Training) -> None:
-        policies = leaves(training.scheme.policies(training.updater.state))
+        policies = leaves(training.scheme.policies(training.crew.updater.state))
         assert all(np.isfinite(leaf).all() for leaf in policies)
 
     def test_a_radius_of_zero_keeps_beta_finite(self):
@@ -248,5 +248,5 @@ class TestBounds:
         limit = training.scheme.beta_limit
         betas = [review["beta"] for review in reviews]
         assert 1 / (2 * limit) <= min(betas) <= 1 / limit
-        assert float(training.updater.state.beta) > 0
+        assert float(training.crew.updater.state.beta) > 0
         self.check_policies(training)

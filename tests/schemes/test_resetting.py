@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.config import resolve
+from p3s.config.run import resolve
 from p3s.schemes import Resetting
 from p3s.types import EnvSpec
 

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from p3s.study.cells import make_cells
-from p3s.study.display import brief, duration, status_table, summary
+from p3s.study.display import status_table, summary
 from p3s.study.folder import Progress
 from tests.helpers_studies import GRID, study_of
 
 
 class TestDisplay:
-    def test_durations(self):
-        shown = [duration(value) for value in (0.4, 59.6, 185, 7800, 200_000)]
-        assert shown == ["0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min", "2 d 8 h"]
-        short = [brief(value) for value in (42, 720, 20_160, 267_840)]
-        assert short == ["42 s", "12 min", "5.6 h", "3.1 d"]
-
     def test_summary_and_a_table_that_fits(self):
         cells = make_cells(study_of(GRID))
         progress = {cell.id: Progress("waiting") for cell in cells}
         progress[cells[3].id] = Progress("running", 100, 1.0, 10.0)
         progress[cells[4].id] = Progress("complete", 500, 1.0, 10.0)
         text = summary(cells, progress).plain
-        assert text == "12 cells: 1 running, 10 waiting, 1 complete, about 9 min 00 s left"
+        assert text == "12 cells: 1 running, 10 waiting, 1 complete, about 9 min left"
         table = status_table(cells, progress, 5)
         assert table.row_count == 5
         assert next(iter(table.columns[0].cells)) == cells[3].method.label

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from p3s.errors import UserError
-from p3s.runs.failures import Failure, read_failure, write_failure
+from p3s.report.failures import Failure, read_failure, write_failure
 from p3s.study.cells import Cell, check_environments, make_cells
 from p3s.study.folder import Progress, StudyFolder
 from tests.helpers_studies import GRID, study_of
@@ -92,7 +92,7 @@ class TestFolder:
     @pytest.mark.parametrize(
         ("environments", "message"),
         [
-            ('["CartPole-v1"]', r"mine\.toml:6: .*CartPole-v1 has discrete actions"),
+            ('["CartPole-v1"]', r"mine\.toml:12: .*CartPole-v1 has discrete actions"),
             ('[{id = "Ant-v5", kwargs = {gg = 3}}]', r"mine\.toml:4: .*argument 'gg'"),
         ],
     )

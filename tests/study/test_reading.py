@@ -8,9 +8,10 @@ import pytest
 
 from p3s.envs import parse_name
 from p3s.errors import UserError
+from p3s.runs.settings import environment_label
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
-from p3s.study.reading import environment_label, parse
+from p3s.study.reading import parse
 from tests.helpers import ROOT
 from tests.helpers_studies import GRID, study_of
 

@@ -14,12 +14,12 @@ import pytest
 
 from p3s.algorithms import ALGORITHMS
 from p3s.cli import main
+from p3s.machine import core_shares
 from p3s.runs.opening import load_config
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
 from p3s.study.worker import open_run
-from p3s.worker_process import core_shares
 from tests.helpers import call, p3s_process, record, small_config, wait_for
 
 
@@ -38,7 +38,7 @@ review_period = 25
 buffer_size = 1000
 evaluation_period = 500
 evaluation_episodes = 2
-log_period = 100
+metrics_period = 100
 checkpoint_period = 150
 """
 
@@ -58,7 +58,7 @@ from typing import ClassVar
 import gymnasium
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 from p3s.algorithms import TD3
-from p3s.plugins import register
+from p3s.plugins.loading import register
 
 @register
 @dataclass(frozen=True, kw_only=True)

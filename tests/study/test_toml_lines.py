@@ -7,8 +7,8 @@ import tomllib
 
 import pytest
 
+from p3s.config.toml_lines import Positions
 from p3s.study.catalog import catalog
-from p3s.toml_lines import Positions
 
 
 class TestPositions:

@@ -9,9 +9,10 @@
                   KL(old ‖ new) above twice `target_kl`: step size / 1.5
                                 below half of it:        step size * 1.5
 
-An observation here is [the latest, the one before it], both normalized (`observations_seen`). The
-value network sees [observation, mean of the action, std of the action, t / 10, 1], t being the step
-in the episode, and has ELU between its layers; the policy has tanh.
+An observation here is [the latest, the one before it], both normalized
+(`num_stacked_observations`). The value network sees [observation, mean of the action, std of the
+action, t / 10, 1], t being the step in the episode, and has ELU between its layers; the policy has
+tanh.
 
 Differs from baselines (the parent of 0f4ae2f) in: the first observation of an episode has itself
 before it, where that code has zeros; where an episode is cut off, returns and advantages look ahead
@@ -39,9 +40,9 @@ from p3s.algorithms.on_policy import (
 )
 from p3s.algorithms.parts.kfac import KFAC, KFACState, Trace, trace
 from p3s.algorithms.parts.squashed_gaussian import Gaussian, gaussian_kl
-from p3s.field_types import Bounds, Count, CountOrZero, Decay, Positive, Share
+from p3s.fields.types import Bounds, Count, CountOrZero, Decay, Positive, Share
 from p3s.networks import Layers, Model, apply_network, features
-from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
+from p3s.types import EnvSpec, Learner, Params, Recorded, Rollout
 
 SMALLEST_STEP, LARGEST_STEP = 1e-8, 1.0
 STEP_FACTOR = 1.5
@@ -58,7 +59,8 @@ def value_inputs(policy: Params, observation: jax.Array, step: jax.Array) -> jax
     """[observation, mean and std of the action, t / 10, 1], (rows, ...)."""
     mean, log_std = policy_gaussian(policy, observation)
     time = step[:, None].astype(jnp.float32) / 10.0
-    return features(observation, mean, jnp.exp(log_std), time, jnp.ones_like(time))
+    others = mean, jnp.exp(log_std), time, jnp.ones_like(time)
+    return features(observation, *others, scale_images=policy["layers"].network.scale_images)
 
 
 def value_of(value: Model, inputs: jax.Array) -> jax.Array:
@@ -114,7 +116,7 @@ class ACKTR(OnPolicy):
 
     name: ClassVar[str] = "acktr"
     actions: ClassVar[Literal["continuous", "discrete", "both"]] = "continuous"
-    observations_seen: ClassVar[int] = 2
+    num_stacked_observations: ClassVar[int] = 2
 
     rollout_steps: Annotated[int, Bounds(least=2)] = 2500
     """Whole episodes are collected until there are more environment steps than this."""
@@ -171,7 +173,7 @@ class ACKTR(OnPolicy):
         hidden = len(self.hidden_sizes)
         policy = self.init_policy(policy_key, spec, scale=1.0, last=0.1)
         sizes = [spec.observation_size + 2 * spec.action_size + 2, *self.hidden_sizes, 1]
-        value = init_dense(value_key, sizes, [1.0] * (hidden + 1), "elu")
+        value = init_dense(value_key, sizes, [1.0] * (hidden + 1), "elu", self.scale_images)
         optimizers = {
             "policy": self.policy_optimizer.start(policy_layers(policy)),
             "value": self.value_optimizer.start(value.params),
@@ -181,7 +183,7 @@ class ACKTR(OnPolicy):
 
     def improve(
         self, learner: Learner, rollout: Rollout, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
+    ) -> tuple[Learner, Recorded]:
         weights = rollout.present / rollout.present.sum()
         advantage, inputs, target = self.look_back(learner, rollout)
         value, value_state, losses = self._fit_value(learner, inputs, target, weights, key)
@@ -198,7 +200,13 @@ class ACKTR(OnPolicy):
             **metrics,
             "step_size": step_size,
         }
-        return Learner(policy, value, {}, optimizers, {"step_size": step_size}), metrics
+        learner = learner._replace(
+            policy=policy,
+            value=value,
+            optimizers=optimizers,
+            extra={**learner.extra, "step_size": step_size},
+        )
+        return learner, metrics
 
     def look_back(
         self, learner: Learner, rollout: Rollout
@@ -244,7 +252,7 @@ class ACKTR(OnPolicy):
 
     def _policy_step(
         self, learner: Learner, rollout: Rollout, advantage: jax.Array, weights: jax.Array
-    ) -> tuple[Params, KFACState, Metrics]:
+    ) -> tuple[Params, KFACState, Recorded]:
         """New policy, its optimizer's state, and metrics."""
         old, observation = learner.policy, rollout.steps.observation
         loss, gradient = jax.value_and_grad(policy_loss)(old, rollout, advantage, weights)

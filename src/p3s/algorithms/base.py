@@ -12,6 +12,8 @@ from typing import ClassVar, Literal, Self
 
 import jax
 
+from p3s.errors import UserError
+from p3s.fields.layers import Layer
 from p3s.networks import Model
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
@@ -25,21 +27,27 @@ class Algorithm:
     has_own_policy: ClassVar[bool] = True
     """Whether it has a policy beside its value functions; in DQN the one is the other."""
     takes_loss_terms: ClassVar[bool] = False
-    """Whether the loss of its policy includes `guide.term`, by which a scheme adds to it."""
+    """Whether its policy step minimizes `guide.term` too, by which a scheme adds to its loss."""
     squashed: ClassVar[bool] = True
     """Whether the outputs of `noiseless_layers` go through tanh; otherwise they are clipped."""
     on_policy: ClassVar[bool] = False
     """Whether it learns from its own rollouts (`on_policy.py`) instead of a replay."""
     keeps_to_masks: ClassVar[bool] = False
-    """Whether it takes only actions that the mask after an observation allows (`masks.py`)."""
-    observations_seen: ClassVar[int] = 1
+    """Whether it takes only actions that an observation's mask allows."""
+    num_stacked_observations: ClassVar[int] = 1
     """How many of the latest observations make up what policy and values see, the newest first."""
+
+    presets: ClassVar[tuple[Layer, ...]] = ()
+    """Values that it wants under any preset, of its scheme's fields too."""
 
     normalize_observations: bool = False
     """Scale observations to mean 0 and standard deviation 1, by running statistics."""
+    scale_images: bool = True
+    """Divide pixels by 255: those of uint8 images, and those of uint8 parts (0 to 255) of
+    observations that are flattened. Off for a grid whose numbers are not brightness."""
 
     def for_run(self, num_updates: int) -> Self:
-        """The algorithm for a run of so many updates of a learner; a value that is given stays."""
+        """The algorithm for this many updates of a learner; a value that is given stays."""
         return self
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
@@ -113,6 +121,6 @@ class Algorithm:
         """
         return None
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         """What is wrong with the fields taken together, or None; bounds are in their types."""
         return None

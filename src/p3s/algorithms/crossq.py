@@ -26,13 +26,19 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import Loss, bootstrap, q_values
+from p3s.algorithms.off_policy import bootstrap
 from p3s.algorithms.parts.joint_batch import joint_value_loss
 from p3s.algorithms.parts.soft_actor_critic import temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
-from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
-from p3s.field_types import Count, Decay, Positive
-from p3s.types import Guide, Learner, Metrics, Transition
+from p3s.algorithms.parts.squashed_gaussian import gaussian, squashed_sample
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import Count, Decay, Positive
+from p3s.types import Learner, Metrics, Transition
+
+CODE = {
+    "initial_steps": lambda setting: setting.own_steps(5000),
+    "discount_factor": by_family({"Swimmer": 0.9999}),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +46,7 @@ class CrossQ(SoftGaussian):
     """Soft actor-critic with batch normalization and without targets."""
 
     name: ClassVar[str] = "crossq"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "alpha"
 
     learning_rate: Positive = 1e-3
@@ -68,23 +75,5 @@ class CrossQ(SoftGaussian):
             loss_of, learner.value, learner.optimizers["value"]
         )
         optimizers = {**learner.optimizers, "value": state}
-        metrics = {"value_loss": loss, "target_mean": target}
+        metrics = Metrics(loss, target_mean=target)
         return learner._replace(value=value, optimizers=optimizers), metrics
-
-    def policy_loss(
-        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> Loss:
-        def estimate(observation: jax.Array, action: jax.Array) -> jax.Array:
-            values = q_values(learner.value, observation, action)
-            return self.combine(values, jax.random.fold_in(key, 1))
-
-        return partial(
-            policy_loss,
-            estimate=estimate,
-            observation=batch.observation,
-            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature=temperature(learner),
-            guide=gaussian(guide.policy, batch.observation),
-            weight=guide.weight,
-            distance_of=self.distance_of,
-        )

@@ -19,6 +19,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
+from p3s.algorithms.crossq import CODE
 from p3s.algorithms.off_policy import bootstrap
 from p3s.algorithms.parts.deterministic import (
     DeterministicPolicy,
@@ -26,7 +27,8 @@ from p3s.algorithms.parts.deterministic import (
     deterministic_action,
 )
 from p3s.algorithms.parts.joint_batch import joint_value_loss
-from p3s.field_types import Count, Decay, Sizes
+from p3s.fields.layers import Layer
+from p3s.fields.types import Count, Decay, Sizes
 from p3s.types import Learner, Metrics, Transition
 
 
@@ -35,6 +37,7 @@ class CrossQTD3(TargetNoise, DeterministicPolicy):
     """Twin delayed policy gradient with batch normalization and without targets."""
 
     name: ClassVar[str] = "crossq_td3"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("CrossQ's code", CODE),)
 
     hidden_sizes: Sizes = (256, 256)
     """Widths of the hidden layers of every network."""
@@ -67,5 +70,5 @@ class CrossQTD3(TargetNoise, DeterministicPolicy):
             loss_of, learner.value, learner.optimizers["value"]
         )
         optimizers = {**learner.optimizers, "value": state}
-        metrics = {"value_loss": loss, "target_mean": target}
+        metrics = Metrics(loss, target_mean=target)
         return learner._replace(value=value, optimizers=optimizers), metrics

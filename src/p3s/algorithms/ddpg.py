@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from p3s.algorithms.parts.deterministic import DeterministicActorCritic
-from p3s.field_types import Count, Critics
+from p3s.fields.types import Count, Critics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class DDPG(DeterministicActorCritic):
 
     policy_period: Count = 1
     """Value updates per policy update."""
-    num_values: Critics = 1
+    num_critics: Critics = 1
     """Value networks; the smallest estimate is the target, and the policy climbs the first."""
 
     def draw_target_noise(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

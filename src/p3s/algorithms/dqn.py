@@ -15,8 +15,8 @@ the parameters: it falls linearly from `epsilon_start` to `epsilon_end` over `ep
 updates. A copy of a policy explores as the original does; equal start and end give a constant
 epsilon.
 
-Where the environment masks actions (`masks.py`), forbidden ones are taken neither greedily nor at
-random, are never a*, and have no probability under B.
+Where the environment masks actions (`masked_observations.py`), forbidden ones are taken neither
+greedily nor at random, are never a*, and have no probability under B.
 
 Differs from the original in: Adam; sizes and periods that suit small worlds, chosen
 on CartPole-v1; errors are clipped at 10 instead of 1, since rewards are not clipped; double
@@ -33,10 +33,12 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import WithTargets, bootstrap
+from p3s.algorithms.off_policy import OffPolicy, WithTargets, bootstrap
 from p3s.algorithms.parts.categorical import at_action, categorical_kl
-from p3s.field_types import Count, Positive, Share, Sizes
-from p3s.masks import allowed_only, split_mask
+from p3s.envs.masked_observations import allowed_only, split_mask
+from p3s.errors import UserError
+from p3s.fields.layers import Layer
+from p3s.fields.types import Count, Positive, Share, Sizes
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.trees import Carried, follow_every
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -104,6 +106,13 @@ class DQN(WithTargets):
     actions: ClassVar[Literal["continuous", "discrete"]] = "discrete"
     has_own_policy: ClassVar[bool] = False
     keeps_to_masks: ClassVar[bool] = True
+    presets: ClassVar[tuple[Layer, ...]] = (
+        *OffPolicy.presets,
+        # Several learners on one replay can lose what they had after hard copies: docs/algorithms
+        Layer(
+            "population", {"target_rate": 0.005, "target_period": 1}, lambda s: s.num_learners > 1
+        ),
+    )
 
     hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of the Q network."""
@@ -133,13 +142,15 @@ class DQN(WithTargets):
     boltzmann_temperature: Positive = 1.0
     """Temperature of the Boltzmann policies that the distance compares, in units of Q."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.policy_period != 1:
-            return f"policy_period of dqn must be 1, not {self.policy_period}: Q is the policy"
+            message = f"policy_period of dqn must be 1, not {self.policy_period}: Q is the policy"
+            return UserError(message, "policy_period")
         if self.epsilon_end > self.epsilon_start:
-            return (
+            return UserError(
                 f"epsilon_end must be at most epsilon_start, {self.epsilon_start}, "
-                f"not {self.epsilon_end}"
+                f"not {self.epsilon_end}",
+                "epsilon_end",
             )
         return super().problem()
 
@@ -176,7 +187,7 @@ class DQN(WithTargets):
         self, learner: Learner, batch: Transition, key: jax.Array
     ) -> tuple[Learner, Metrics]:
         # Nothing: there is one loss, it needs the guide, and so it is in the policy step.
-        return learner, {}
+        return learner, Metrics()
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
@@ -196,15 +207,13 @@ class DQN(WithTargets):
         targets = follow_every(targets, layers, self.target_rate, count, self.target_period)
         fall = (self.epsilon_start - self.epsilon_end) / self.epsilon_updates
         epsilon = jnp.maximum(learner.policy["epsilon"].value - fall, self.epsilon_end)
-        metrics = {
-            "value_loss": loss,
-            "target_mean": target.mean(),
-            "guide_distance": distance,
-            "epsilon": epsilon,
-        }
-        policy = {"layers": layers, "epsilon": Carried(epsilon)}
-        counts = {"num_updates": count}
-        return Learner(policy, {}, {"policy": targets}, {"policy": state}, counts), metrics
+        learner = learner._replace(
+            policy={"layers": layers, "epsilon": Carried(epsilon)},
+            targets={"policy": targets},
+            optimizers={"policy": state},
+            extra={**learner.extra, "num_updates": count},
+        )
+        return learner, Metrics(loss, target.mean(), distance, {"epsilon": epsilon})
 
     def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         values, others = (

@@ -22,8 +22,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from p3s.algorithms.redq import MANY_UPDATES
 from p3s.algorithms.sac import SAC
-from p3s.field_types import Count, Decay
+from p3s.fields.layers import Layer
+from p3s.fields.types import Count, Decay
 from p3s.networks import Initialization
 
 
@@ -32,6 +34,7 @@ class DroQ(SAC):
     """Soft actor-critic with dropout and layer normalization in its Qs."""
 
     name: ClassVar[str] = "droq"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", MANY_UPDATES),)
 
     dropout: Decay | None = 0.01
     """Share of units that the value networks leave out at random in updates; None: no dropout."""

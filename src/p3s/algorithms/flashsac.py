@@ -31,7 +31,8 @@ import optax
 from jax.typing import ArrayLike
 
 from p3s.algorithms.xqc import XQC, BinnedTarget
-from p3s.field_types import Count, Share, Sizes
+from p3s.fields.layers import Layer
+from p3s.fields.types import Count, Share, Sizes
 from p3s.types import Learner, Params, Transition
 
 WINDOW = 256
@@ -53,11 +54,18 @@ def held_since(key: jax.Array, step: jax.Array, longest: int) -> jax.Array:
     return (window * WINDOW + latest).astype(jnp.int32)
 
 
+CODE = {
+    "initial_steps": lambda setting: setting.own_steps(10_000),
+    "initialization": "orthogonal",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class FlashSAC(XQC):
     """Soft actor-critic with residual networks, binned returns and held noise."""
 
     name: ClassVar[str] = "flashsac"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
 
     hidden_sizes: Sizes = (256, 256)
     """Widths of the residual blocks of every network, all alike."""
@@ -105,7 +113,7 @@ class FlashSAC(XQC):
         self, values: Params, batch: Transition, target: BinnedTarget, key: jax.Array
     ) -> tuple[jax.Array, tuple[Params, None]]:
         loss, rest = super().value_loss(values, batch, target, key)
-        return loss / self.num_values, rest
+        return loss / self.num_critics, rest
 
     def beside(self, batch: Transition) -> jax.Array | None:
         return batch.next_observation

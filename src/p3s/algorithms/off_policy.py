@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
-from p3s.field_types import Count, Decay, Positive, Share, Sizes
+from p3s.fields.layers import Layer, Setting
+from p3s.fields.types import Count, Decay, Positive, Share, Sizes
 from p3s.networks import (
     Activation,
     Dropout,
@@ -31,17 +32,26 @@ from p3s.networks import (
     projected,
     train_network,
 )
-from p3s.products import Precision
+from p3s.networks.products import Precision
 from p3s.trees import merge, trained
-from p3s.types import EnvSpec, Guide, Learner, Params, Transition
+from p3s.types import EnvSpec, Guide, ImageAxes, Learner, Params, Transition
 
 Loss = Callable[[Params], tuple[jax.Array, tuple[Params, Any]]]
 """Parameters -> loss, (parameters with their carried leaves after the pass, anything else)."""
+
+TOTAL_INITIAL_STEPS = {"HalfCheetah": 10_000, "Ant": 10_000}
+
+
+def initial_steps(setting: Setting) -> int:
+    """T_initial of Appendix I; times its four learners it is what TD3 takes alone."""
+    return setting.own_steps(TOTAL_INITIAL_STEPS.get(setting.family, 1000))
 
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicy(Algorithm):
     """Base of the algorithms that learn from a replay; `dqn.py` is one."""
+
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("Appendix I", {"initial_steps": initial_steps}),)
 
     batch_size: Count = 100
     """Transitions in a minibatch (B)."""
@@ -75,6 +85,9 @@ class OffPolicy(Algorithm):
     """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms),
     batch_norm (with XQC's norms and unit weights), residual_norm (FlashSAC's blocks), a registered
     network of your own, or auto: conv for images and mlp for everything else."""
+    image_axes: ImageAxes = "auto"
+    """Where images have their channels: first, last, or auto: beside two equal axes, which are
+    height and width, else at the shorter end. For network conv."""
 
     @property
     def return_limit(self) -> float | None:
@@ -128,6 +141,8 @@ class OffPolicy(Algorithm):
             layer_norm=self.layer_norm,
             initialization=self.initialization,
             precision=self.precision,
+            scale_images=self.scale_images,
+            image_axes=self.image_axes,
         )
         return init_model(network, key, shapes, output_size)
 
@@ -157,6 +172,8 @@ POLICY_FIELDS = ("hidden_sizes", "activation", "learning_rate", "layer_norm")
 @dataclass(frozen=True, kw_only=True)
 class ActorCritic(OffPolicy):
     """Base of the algorithms with a policy beside their value functions; `td3.py` is one."""
+
+    takes_loss_terms: ClassVar[bool] = True
 
     policy_hidden_sizes: Sizes | None = None
     """Widths of the policy's hidden layers; None: `hidden_sizes`."""

@@ -30,13 +30,17 @@ import jax.numpy as jnp
 from p3s.algorithms.base import Algorithm
 from p3s.algorithms.parts.categorical import at_action
 from p3s.algorithms.parts.squashed_gaussian import Gaussian
-from p3s.field_types import Bounds, Share, Sizes
+from p3s.fields.types import Bounds, Share, Sizes
 from p3s.networks import MLP, Activation, Model, apply_network
-from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout, Transition
+from p3s.types import EnvSpec, Learner, Params, Recorded, Rollout, Transition
 
 
 def init_dense(
-    key: jax.Array, sizes: list[int], scales: list[float], activation: Activation
+    key: jax.Array,
+    sizes: list[int],
+    scales: list[float],
+    activation: Activation,
+    scale_images: bool,
 ) -> Model:
     """Dense layers with orthogonal weights, each times its scale, and zero biases."""
     layers = [
@@ -53,6 +57,7 @@ def init_dense(
         activation=activation,
         layer_norm=False,
         initialization="fan_in",
+        scale_images=scale_images,
     )
     return Model(layers, network, ((sizes[0],),))
 
@@ -141,7 +146,7 @@ class OnPolicy(Algorithm):
 
     def improve(
         self, learner: Learner, rollout: Rollout, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
+    ) -> tuple[Learner, Recorded]:
         """Learn from a whole rollout."""
         raise NotImplementedError
 
@@ -152,7 +157,8 @@ class OnPolicy(Algorithm):
     def init_policy(self, key: jax.Array, spec: EnvSpec, scale: float, last: float) -> Params:
         """A policy whose hidden layers and whose last one have these scales."""
         sizes = [spec.observation_size, *self.hidden_sizes, spec.action_size]
-        layers = init_dense(key, sizes, [scale] * len(self.hidden_sizes) + [last], "tanh")
+        scales = [scale] * len(self.hidden_sizes) + [last]
+        layers = init_dense(key, sizes, scales, "tanh", self.scale_images)
         if spec.discrete:
             return {"layers": layers}
         return {"layers": layers, "log_std": jnp.zeros(spec.action_size, jnp.float32)}

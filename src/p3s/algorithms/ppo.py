@@ -35,10 +35,11 @@ from p3s.algorithms.on_policy import (
     log_probability,
     policy_entropy,
 )
-from p3s.field_types import Count, NonNegative, Positive
+from p3s.errors import UserError
+from p3s.fields.types import Count, NonNegative, Positive
 from p3s.networks import Model, apply_network
 from p3s.trees import Carried, merge, pick, trained
-from p3s.types import EnvSpec, Learner, Metrics, Params, Rollout
+from p3s.types import EnvSpec, Learner, Params, Recorded, Rollout
 
 HIGHEST_REWARD = 10.0
 """Scaled rewards are clipped to ± this."""
@@ -77,7 +78,7 @@ def clipped_value_loss(
 
 def total_loss(
     params: tuple[Params, Model], samples: Samples, algorithm: PPO
-) -> tuple[jax.Array, Metrics]:
+) -> tuple[jax.Array, Recorded]:
     """The loss of policy and values together, and its parts."""
     policy, value = params
     advantage = samples.advantage - samples.advantage.mean()
@@ -158,11 +159,12 @@ class PPO(OnPolicy):
     normalize_rewards: bool = True
     """Divide rewards by the standard deviation of the running discounted return."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.rollout_steps % self.minibatch_size != 0:
-            return (
+            return UserError(
                 f"rollout_steps must be a multiple of minibatch_size, "
-                f"not {self.rollout_steps} with {self.minibatch_size}"
+                f"not {self.rollout_steps} with {self.minibatch_size}",
+                "rollout_steps",
             )
         return super().problem()
 
@@ -173,7 +175,8 @@ class PPO(OnPolicy):
         if self.normalize_rewards:
             policy["reward_std"] = Carried(jnp.float32(1.0))
         sizes = [spec.observation_size, *self.hidden_sizes, 1]
-        value = init_dense(value_key, sizes, [gain] * len(self.hidden_sizes) + [1.0], "tanh")
+        scales = [gain] * len(self.hidden_sizes) + [1.0]
+        value = init_dense(value_key, sizes, scales, "tanh", self.scale_images)
         optimizers = {"policy_and_value": self._optimizer().init(trained((policy, value)))}
         extra = {"returns": ReturnMoments(*jnp.zeros(4, jnp.float32))}
         return Learner(policy, value, {}, optimizers, extra)
@@ -186,23 +189,23 @@ class PPO(OnPolicy):
 
     def improve(
         self, learner: Learner, rollout: Rollout, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
+    ) -> tuple[Learner, Recorded]:
         samples, returns = self._samples(learner, rollout)
         optimizer = self._optimizer()
         before = (learner.policy, learner.value)
 
-        def minibatch(carry: Any, rows: jax.Array) -> tuple[Any, Metrics]:
+        def minibatch(carry: Any, rows: jax.Array) -> tuple[Any, Recorded]:
             params, state = carry
             chosen = pick(samples, rows)
 
-            def loss_of(part: Params) -> tuple[jax.Array, Metrics]:
+            def loss_of(part: Params) -> tuple[jax.Array, Recorded]:
                 return total_loss(merge(part, before), chosen, self)
 
             gradient, metrics = jax.grad(loss_of, has_aux=True)(params)
             updates, state = optimizer.update(gradient, state)
             return (optax.apply_updates(params, updates), state), metrics
 
-        def epoch(carry: Any, epoch_key: jax.Array) -> tuple[Any, Metrics]:
+        def epoch(carry: Any, epoch_key: jax.Array) -> tuple[Any, Recorded]:
             order = jax.random.permutation(epoch_key, len(samples.value))
             return jax.lax.scan(minibatch, carry, order.reshape(-1, self.minibatch_size))
 
@@ -214,8 +217,13 @@ class PPO(OnPolicy):
         if self.normalize_rewards:
             metrics["reward_std"] = returns.std
             policy = {**policy, "reward_std": Carried(returns.std)}
-        optimizers, extra = {"policy_and_value": state}, {"returns": returns}
-        return Learner(policy, value, {}, optimizers, extra), metrics
+        learner = learner._replace(
+            policy=policy,
+            value=value,
+            optimizers={"policy_and_value": state},
+            extra={**learner.extra, "returns": returns},
+        )
+        return learner, metrics
 
     def _samples(self, learner: Learner, rollout: Rollout) -> tuple[Samples, ReturnMoments]:
         """Advantages and targets under the policy and the values that collected the rollout."""

@@ -20,8 +20,20 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from p3s.algorithms.sac import SAC
-from p3s.field_types import Count, Critics
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import Count, Critics
 from p3s.networks import Initialization
+
+MANY_UPDATES = {
+    "updates_per_step": 20,
+    "initial_steps": lambda setting: setting.own_steps(5000),
+    "initialization": "xavier_joint",
+    # Per action dimension; in total Hopper -1, HalfCheetah and Walker2d -3, Ant -4, Humanoid -2.
+    "target_entropy": by_family(
+        {"Hopper": -1 / 3, "HalfCheetah": -0.5, "Walker2d": -0.5, "Ant": -0.5, "Humanoid": -2 / 17}
+    ),
+}
+"""Of REDQ's and DroQ's codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +41,9 @@ class REDQ(SAC):
     """Soft actor-critic with an ensemble of Qs, of which two make a target."""
 
     name: ClassVar[str] = "redq"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", MANY_UPDATES),)
 
-    num_values: Critics = 10
+    num_critics: Critics = 10
     """Value networks."""
     subset_size: Count | None = 2
     """Value networks, drawn anew for every update, whose smallest estimate is the target; None:

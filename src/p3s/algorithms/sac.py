@@ -27,13 +27,14 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import Loss, bootstrap, q_values, value_loss
+from p3s.algorithms.off_policy import bootstrap, q_values, value_loss
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
-from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
-from p3s.field_types import Count, Decay
+from p3s.algorithms.parts.squashed_gaussian import gaussian, squashed_sample
+from p3s.errors import UserError
+from p3s.fields.types import Count, Decay
 from p3s.networks import Dropout, Model
-from p3s.types import Guide, Learner, Params, Transition
+from p3s.types import Learner, Params, Transition
 
 
 def soft_next_values(
@@ -65,9 +66,10 @@ class SAC(SoftGaussian, SoftActorCritic):
     dropout: Decay | None = None
     """Share of units that the value networks leave out at random in updates; None: no dropout."""
 
-    def problem(self) -> str | None:
-        if self.subset_size is not None and self.subset_size > self.num_values:
-            return f"subset_size must be at most num_values, {self.num_values}"
+    def problem(self) -> UserError | None:
+        if self.subset_size is not None and self.subset_size > self.num_critics:
+            message = f"subset_size must be at most num_critics, {self.num_critics}"
+            return UserError(message, "subset_size")
         return super().problem()
 
     def combine(self, values: jax.Array, key: jax.Array) -> jax.Array:
@@ -75,7 +77,7 @@ class SAC(SoftGaussian, SoftActorCritic):
             values = jax.random.permutation(key, values)[: self.subset_size]
         return super().combine(values, key)
 
-    def climbed(self, values: jax.Array, key: jax.Array) -> jax.Array:
+    def policy_q(self, values: jax.Array, key: jax.Array) -> jax.Array:
         """The estimate that the policy climbs, from those of the value networks."""
         return self.combine(values, key) if self.policy_estimate == "as_targets" else values.mean(0)
 
@@ -103,22 +105,9 @@ class SAC(SoftGaussian, SoftActorCritic):
         loss, after = value_loss(values, batch, target, dropout)
         return 0.5 * loss, after
 
-    def policy_loss(
-        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> Loss:
+    def climbed_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
         dropout = self.draw_dropout(jax.random.fold_in(key, 2))
-
-        def estimate(observation: jax.Array, action: jax.Array) -> jax.Array:
-            values = q_values(learner.value, observation, action, dropout)
-            return self.climbed(values, jax.random.fold_in(key, 1))
-
-        return partial(
-            policy_loss,
-            estimate=estimate,
-            observation=batch.observation,
-            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature=temperature(learner),
-            guide=gaussian(guide.policy, batch.observation),
-            weight=guide.weight,
-            distance_of=self.distance_of,
-        )
+        values = q_values(learner.value, observation, action, dropout)
+        return self.policy_q(values, jax.random.fold_in(key, 1))

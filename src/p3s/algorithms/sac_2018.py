@@ -16,20 +16,26 @@ presets.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import WithTargets, bootstrap, q_value, q_values, value_loss
+from p3s.algorithms.off_policy import (
+    WithTargets,
+    bootstrap,
+    initial_steps,
+    q_value,
+    q_values,
+    value_loss,
+)
 from p3s.algorithms.parts.squashed_gaussian import (
     GaussianActorCritic,
     gaussian,
-    policy_loss,
     squashed_sample,
 )
-from p3s.field_types import NonNegative, Positive
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import NonNegative, Positive
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -48,12 +54,21 @@ def state_value_loss(
     return 0.5 * jnp.mean((outputs[..., 0] - target) ** 2), after
 
 
+CODE = {
+    "initial_steps": lambda setting: setting.own_steps(1000),
+    "random_steps": initial_steps,
+    "initialization": "xavier",
+    "reward_scale": by_family({"Swimmer": 25.0}),
+}
+"""Of the authors (8258e33); it acts randomly for as long as TD3's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SAC2018(GaussianActorCritic, WithTargets):
     """Soft actor-critic with a V network and a fixed temperature."""
 
     name: ClassVar[str] = "sac_2018"
-    takes_loss_terms: ClassVar[bool] = True
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
 
     temperature: NonNegative = 1.0
     """Weight of the entropy (α)."""
@@ -94,25 +109,24 @@ class SAC2018(GaussianActorCritic, WithTargets):
             targets={"value": follow(learner.targets["value"], value["v"], self.target_rate)},
             optimizers={**learner.optimizers, "value": state},
         )
-        return learner, {"value_loss": loss, "target_mean": target.mean()}
+        return learner, Metrics(loss, target_mean=target.mean())
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
     ) -> tuple[Learner, Metrics]:
-        loss_of = partial(
-            policy_loss,
-            estimate=partial(q_value, pick(learner.value["q"], 0)),
-            observation=batch.observation,
-            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature=self.temperature,
-            guide=gaussian(guide.policy, batch.observation),
-            weight=guide.weight,
-            distance_of=self.distance_of,
-        )
+        loss_of = self.policy_loss(learner, batch, guide, key)
         policy, state, loss, (entropy, distance) = self.minimize_policy(loss_of, learner, guide)
         optimizers = {**learner.optimizers, "policy": state}
-        metrics = {"policy_loss": loss, "guide_distance": distance, "entropy": entropy}
+        metrics = Metrics(loss, guide_distance=distance, more={"entropy": entropy})
         return learner._replace(policy=policy, optimizers=optimizers), metrics
 
     def q_networks(self, learner: Learner) -> Params:
         return learner.value["q"]
+
+    def entropy_weight(self, learner: Learner) -> float:
+        return self.temperature
+
+    def climbed_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        return q_value(pick(learner.value["q"], 0), observation, action)

@@ -9,7 +9,7 @@
 
 Expectations over actions are exact sums, so nothing is drawn but the actions in the environment.
 The noiseless policy takes the most probable action. Where the environment masks actions
-(`masks.py`), forbidden ones have no probability.
+(`envs/masked_observations.py`), forbidden ones have no probability.
 
 Differs from the original in: targets follow softly, as in SAC, where that code copies them every
 8000 updates; `target_entropy` is a smaller share of the largest entropy than its 0.98, which keeps
@@ -29,8 +29,8 @@ import jax.numpy as jnp
 from p3s.algorithms.off_policy import Loss, bootstrap
 from p3s.algorithms.parts.categorical import at_action, categorical_kl
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
-from p3s.field_types import Count, NonNegative
-from p3s.masks import allowed_only, split_mask
+from p3s.envs.masked_observations import allowed_only, split_mask
+from p3s.fields.types import Count, NonNegative
 from p3s.networks import Model, apply_network, train_network
 from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 

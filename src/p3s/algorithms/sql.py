@@ -36,7 +36,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from p3s.algorithms.off_policy import ActorCritic, WithTargets, bootstrap, q_value
-from p3s.field_types import Count, Positive, Share, Sizes
+from p3s.errors import UserError
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import Count, Positive, Share, Sizes
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.trees import follow_every
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -155,8 +157,17 @@ def _noise_size(policy: Model) -> int:
 
 
 def _batch_shape(policy: Model, observation: jax.Array) -> tuple[int, ...]:
-    """The axes of an array of observations that are no part of one."""
+    """The axes of an array of observations that do not belong to one."""
     return observation.shape[: observation.ndim - len(policy.shapes[0])]
+
+
+CODE = {
+    "initial_steps": lambda setting: setting.own_steps(1000),
+    "random_steps": 0,
+    "initialization": "xavier",
+    "reward_scale": by_family({"Walker2d": 10.0, "Ant": 300.0}),
+}
+"""Of the authors (6f51eac)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +176,7 @@ class SQL(ActorCritic, WithTargets):
 
     name: ClassVar[str] = "sql"
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
-    takes_loss_terms: ClassVar[bool] = True
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
 
     hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of every network."""
@@ -184,9 +195,10 @@ class SQL(ActorCritic, WithTargets):
     num_particles: Count = 16
     """Actions of the policy per state in its update: half of them move, half stay fixed."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.num_particles < 4 or self.num_particles % 2:
-            return f"num_particles must be even and at least 4, not {self.num_particles}"
+            message = f"num_particles must be even and at least 4, not {self.num_particles}"
+            return UserError(message, "num_particles")
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
@@ -222,9 +234,9 @@ class SQL(ActorCritic, WithTargets):
             value=value,
             targets={"value": targets},
             optimizers={**learner.optimizers, "value": state},
-            extra={"num_updates": count},
+            extra={**learner.extra, "num_updates": count},
         )
-        return learner, {"value_loss": loss, "target_mean": target.mean()}
+        return learner, Metrics(loss, target_mean=target.mean())
 
     def policy_step(
         self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
@@ -247,11 +259,8 @@ class SQL(ActorCritic, WithTargets):
             weight=guide.weight,
         )
         policy, state, loss, distance = self.minimize_policy(loss_of, learner, guide)
-        metrics = {
-            "policy_loss": loss,
-            "guide_distance": distance,
-            "action_spread": jnp.std(moving, axis=1).mean(),
-        }
+        spread = jnp.std(moving, axis=1).mean()
+        metrics = Metrics(loss, guide_distance=distance, more={"action_spread": spread})
         optimizers = {**learner.optimizers, "policy": state}
         return learner._replace(policy=policy, optimizers=optimizers), metrics
 

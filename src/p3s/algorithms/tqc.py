@@ -28,13 +28,15 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import Loss, bootstrap, per_network
+from p3s.algorithms.off_policy import OffPolicy, bootstrap, per_network
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
-from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
-from p3s.field_types import Count, CountOrZero, Critics
+from p3s.algorithms.parts.squashed_gaussian import gaussian, squashed_sample
+from p3s.errors import UserError
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import Count, CountOrZero, Critics
 from p3s.networks import apply_network, train_network
-from p3s.types import EnvSpec, Guide, Learner, Params, Transition
+from p3s.types import EnvSpec, Learner, Params, Transition
 
 
 def quantiles_of(values: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
@@ -69,17 +71,22 @@ class TQC(SoftGaussian, SoftActorCritic):
     """Soft actor-critic with truncated quantile critics."""
 
     name: ClassVar[str] = "tqc"
+    presets: ClassVar[tuple[Layer, ...]] = (
+        *OffPolicy.presets,
+        Layer("its authors", {"num_dropped": by_family({"Hopper": 5, "HalfCheetah": 0})}),
+    )
 
-    num_values: Critics = 2
+    num_critics: Critics = 2
     """Value networks; the quantiles of all are pooled."""
     num_quantiles: Count = 25
     """Quantiles of each value network."""
     num_dropped: CountOrZero = 2
     """The largest quantiles that targets leave out, per value network."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.num_dropped >= self.num_quantiles:
-            return f"num_dropped must be below num_quantiles, {self.num_quantiles}"
+            message = f"num_dropped must be below num_quantiles, {self.num_quantiles}"
+            return UserError(message, "num_dropped")
         return super().problem()
 
     def init_q_networks(self, keys: jax.Array, spec: EnvSpec, outputs: int = 1) -> Params:
@@ -101,19 +108,10 @@ class TQC(SoftGaussian, SoftActorCritic):
         quantiles, after = jax.vmap(train_network)(values, *inputs)
         return quantile_huber(quantiles, target), (after, None)
 
-    def policy_loss(
-        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> Loss:
-        return partial(
-            policy_loss,
-            estimate=partial(mean_quantile, learner.value),
-            observation=batch.observation,
-            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature=temperature(learner),
-            guide=gaussian(guide.policy, batch.observation),
-            weight=guide.weight,
-            distance_of=self.distance_of,
-        )
+    def climbed_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        return self.action_value(learner, observation, action)
 
     def action_value(
         self, learner: Learner, observation: jax.Array, action: jax.Array

@@ -29,22 +29,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.typing import ArrayLike
 
-from p3s.algorithms.off_policy import Loss, bootstrap, per_network
+from p3s.algorithms.off_policy import bootstrap, per_network
 from p3s.algorithms.parts.bins import bin_values, cross_entropy, mean_return, share_out
 from p3s.algorithms.parts.joint_batch import joint_pass
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
-from p3s.algorithms.parts.squashed_gaussian import gaussian, policy_loss, squashed_sample
-from p3s.field_types import Bounds, Count, Positive, Share, Sizes
+from p3s.algorithms.parts.squashed_gaussian import gaussian, squashed_sample
+from p3s.fields.layers import SILENT, Layer, Setting
+from p3s.fields.types import Bounds, Count, Positive, Share, Sizes
 from p3s.networks import apply_network, train_network
-from p3s.types import EnvSpec, Guide, Learner, Params, Transition
+from p3s.types import EnvSpec, Learner, Params, Transition
+
+
+def discount_for(episode_length: int) -> float:
+    """1 - 1/h, with h a fifth of an episode, within bounds; rounded, to be readable in records."""
+    return round(min(max(1 - 5 / episode_length, 0.95), 0.995), 6)
+
+
+def own_discount(setting: Setting) -> Any:
+    """The discount factor by the length of episodes, where that is known."""
+    length = setting.env and setting.env.episode_length
+    return discount_for(length) if length else SILENT
+
+
+CODE = {
+    "updates_per_step": 2,
+    "initial_steps": lambda setting: setting.own_steps(5000),
+    "discount_factor": own_discount,
+}
 
 
 class BinnedTarget(NamedTuple):
@@ -60,6 +79,7 @@ class XQC(SoftGaussian, SoftActorCritic):
     """Soft actor-critic with binned returns, batch normalization and unit weights."""
 
     name: ClassVar[str] = "xqc"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "alpha"
 
     hidden_sizes: Sizes = (256, 256, 256, 256)
@@ -131,24 +151,10 @@ class XQC(SoftGaussian, SoftActorCritic):
         losses = cross_entropy(logits, target.probabilities)
         return jnp.sum(jnp.mean(losses, axis=1)), (after, None)
 
-    def policy_loss(
-        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
-    ) -> Loss:
-        return partial(
-            policy_loss,
-            estimate=partial(self.action_value, learner),
-            observation=batch.observation,
-            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
-            temperature=temperature(learner),
-            guide=gaussian(guide.policy, batch.observation),
-            weight=guide.weight,
-            distance_of=self.distance_of,
-            beside=self.beside(batch),
-        )
-
-    def beside(self, batch: Transition) -> jax.Array | None:
-        """Further observations that go through the policy in its step, for its norms."""
-        return None
+    def climbed_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        return self.action_value(learner, observation, action)
 
     def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:
         _, policy = train_network(learner.policy, batch.observation)

@@ -1,7 +1,8 @@
 """The command `p3s`: one module per command, imported when it is asked for.
 
 Options are made from the fields of each module's `Options`, help texts from their docstrings.
-`p3s train` builds its options from the names on its command line, so it parses them itself.
+`p3s train` builds its options from the names on its command line, so it parses them itself, and
+`p3s tune` takes the same ones.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import traceback
 from importlib.metadata import version
 
 from p3s.cli.output import lasting, to_nowhere
-from p3s.errors import UserError, printable, unknown
+from p3s.errors import ForeignModules, UserError, printable, unknown
 
 COMMANDS = {
     "train": "Train a population on an environment.",
+    "tune": "Search hyper-parameters by trials.",
     "resume": "Continue a run from its last checkpoint, bit for bit.",
     "evaluate": "Play episodes with a trained policy, without noise unless told otherwise.",
     "enjoy": "Watch a trained policy play, or film it.",
     "watch": "Follow a run in the terminal, during training or afterwards.",
+    "dashboard": "Follow trainings and studies on a local web page.",
     "export": "Write a policy as ONNX: observation in, action in the environment's range out.",
     "config": "Write the configuration of a run as a file for p3s train --config.",
     "doctor": "Say what is installed and what works here, to paste into a bug report.",
@@ -35,6 +38,13 @@ COMMANDS = {
     "study": "Run, show and export grids of runs, among them the paper's.",
 }
 
+FIRST = (
+    ("p3s train CartPole-v1 --out runs/first", "train; Ctrl-C stops, p3s resume goes on"),
+    ("p3s watch runs/first", "look at it, meanwhile or afterwards"),
+    ("p3s evaluate runs/first", "play ten episodes with the best policy"),
+)
+"""What somebody who knows nothing of p3s can type in."""
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; a user error is one line and exit code 2, with --debug its traceback too."""
@@ -47,7 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
     except UserError as error:
         if "--debug" in words:
             traceback.print_exc()
-        print(f"p3s: {printable(str(error))}", file=sys.stderr)
+        told = error.with_command(words) if isinstance(error, ForeignModules) else str(error)
+        print(f"p3s: {printable(told)}", file=sys.stderr)
         sys.exit(2)
     except RecursionError:
         print("p3s: a file is nested too deeply", file=sys.stderr)
@@ -56,7 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
         to_nowhere(sys.stdout)
         sys.exit(1)
     except KeyboardInterrupt:
-        print("p3s: interrupted", file=sys.stderr)
+        with contextlib.suppress(BrokenPipeError):  # who read it may have been interrupted too
+            print("p3s: interrupted", file=sys.stderr, flush=True)
         sys.exit(130)
     except MemoryError:
         print("p3s: there is not enough memory for this", file=sys.stderr)
@@ -68,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _dispatch(arguments: list[str]) -> int:
     while arguments[:1] == ["--import"] and len(arguments) > 1:
-        from p3s.plugins import import_module
+        from p3s.plugins.loading import import_module
 
         import_module(arguments[1])
         arguments = arguments[2:]
@@ -77,7 +89,9 @@ def _dispatch(arguments: list[str]) -> int:
 
         with trusting():
             return _dispatch(arguments[1:])
-    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if not arguments:
+        return _first_commands()
+    name, rest = arguments[0], arguments[1:]
     if name in ("-h", "--help"):
         return _overview()
     if name == "--version":
@@ -88,12 +102,21 @@ def _dispatch(arguments: list[str]) -> int:
     from p3s.envs.mujoco_setup import draw_without_screen
 
     draw_without_screen()
-    if name in ("train", "resume"):
+    if name == "train":
+        from p3s.cli import help as own_help
+
+        if not rest:
+            own_help.say_what_there_is()
+        elif "--help-all" in rest:
+            rest = ["--help" if word == "--help-all" else word for word in rest]
+        elif "--help" in rest or "-h" in rest:
+            return own_help.short_help(rest)
+    if name in ("train", "tune", "resume") and rest:
         from p3s.cli.early import say_first
 
         say_first(rest)
     command = importlib.import_module(f"p3s.cli.{name}")
-    if name == "train":
+    if name in ("train", "tune"):
         with lasting():
             return command.run(rest)
     import tyro
@@ -102,6 +125,15 @@ def _dispatch(arguments: list[str]) -> int:
     options = tyro.cli(command.Options, args=rest, prog=f"p3s {name}", description=description)
     with lasting() if name in ("resume", "study") else contextlib.nullcontext():
         return command.run(options)
+
+
+def _first_commands() -> int:
+    print("p3s trains populations of learners on any Gymnasium environment. To begin with:\n")
+    for command, text in FIRST:
+        print(f"  {command:<44} {text}")
+    print(f"\np3s --help lists all {len(COMMANDS)} commands.")
+    print("p3s train alone says what is installed to train on.")
+    return 0
 
 
 def _overview() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p3s.algorithms import ALGORITHMS
-from p3s.plugins import load_entry_points
+from p3s.plugins.loading import load_entry_points
 
 
 @dataclass(frozen=True)

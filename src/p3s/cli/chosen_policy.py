@@ -11,7 +11,7 @@ import tyro
 from p3s.cli.arguments import Flag, Wrappers, literal
 from p3s.envs import EnvName, parse_name
 from p3s.errors import UserError
-from p3s.policy import Policy
+from p3s.policies.policy import Policy
 from p3s.population import load
 from p3s.runs.best_policy import BEST
 

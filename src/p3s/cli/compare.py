@@ -5,116 +5,98 @@ Every curve is one run; statistics over seeds are another matter.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import tyro
 from rich.table import Table
 from rich.text import Text
 
 from p3s.cli.console import table_console
 from p3s.errors import UserError
-from p3s.report.extras import require_matplotlib
-from p3s.report.results import read_run
+from p3s.report.curves import method_curve
+from p3s.report.formatting import duration_text
+from p3s.report.results import Results, RunResult, labeled_by_settings, read_run
 from p3s.report.sparkline import sparkline
 
 
-@dataclass(frozen=True)
-class RunCurve:
-    """What a comparison needs from a run."""
-
-    path: Path
-    label: str
-    env: str
-    evaluations: list[dict[str, Any]]
-
-    def at(self, step: int) -> dict[str, Any]:
-        """The last evaluation at or before a step."""
-        return [row for row in self.evaluations if row["step"] <= step][-1]
+def read_runs(paths: list[Path]) -> list[RunResult]:
+    """The runs, each under a label of its own: its settings as far as they differ, and its seed."""
+    runs = [read_run(path)[0] for path in paths]
+    for run in runs:
+        if not run.evaluations:
+            raise UserError(f"{run.path} has no evaluation yet")
+    return [
+        dataclasses.replace(run, method=f"{run.method}, seed {run.seed}")
+        for run in labeled_by_settings(runs)
+    ]
 
 
-def read_curve(path: Path) -> RunCurve:
-    """A run's name and evaluations."""
-    run, _ = read_run(path)
-    if not run.evaluations:
-        raise UserError(f"{path} has no evaluation yet")
-    return RunCurve(path, f"{run.method}, seed {run.seed}", run.env, run.evaluations)
+def row_at(run: RunResult, step: int) -> dict[str, Any]:
+    """The last evaluation at or before a step."""
+    return [row for row in run.evaluations if row["step"] <= step][-1]
 
 
-def common_step(curves: list[RunCurve]) -> int:
+def common_step(runs: list[RunResult]) -> int:
     """The last step at which every run can be compared."""
-    last = min(curve.evaluations[-1]["step"] for curve in curves)
-    for curve in curves:
-        if curve.evaluations[0]["step"] > last:
-            raise UserError(f"{curve.path} has no evaluation by step {last:,}, where others end")
+    last = min(run.last_step for run in runs)
+    for run in runs:
+        if run.evaluations[0]["step"] > last:
+            raise UserError(f"{run.path} has no evaluation by step {last:,}, where others end")
     return last
 
 
-def comparison_table(curves: list[RunCurve]) -> Table:
+def comparison_table(runs: list[RunResult]) -> Table:
     """One row per run, the best score first."""
-    step = common_step(curves)
-    envs = {curve.env for curve in curves}
+    step = common_step(runs)
+    envs = {run.env for run in runs}
     where = f" on {envs.pop()}" if len(envs) == 1 else ""
-    table = Table(
-        title=Text(f"at {step:,} environment steps{where}"), title_justify="left", box=None
-    )
-    table.add_column("method", no_wrap=True)
+    title = Text(f"at {step:,} environment steps{where}")
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("method", overflow="fold")
     for name in ("score", "champion", "best", "updates", "steps", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("run" if where else "environment, run", overflow="fold")
-    for curve in sorted(curves, key=lambda curve: -curve.at(step)["score"]):
-        row, last = curve.at(step), curve.evaluations[-1]
+    for run in sorted(runs, key=lambda run: -row_at(run, step)["score"]):
+        row = row_at(run, step)
         champion = row.get("champion_return")
         table.add_row(
-            Text(curve.label),
+            Text(run.method),
             f"{row['score']:,.1f}",
-            "-" if champion is None else f"{champion:,.1f}",
-            f"{max(each['score'] for each in curve.evaluations):,.1f}",
+            "not chosen yet" if champion is None else f"{champion:,.1f}",
+            f"{max(each['score'] for each in run.evaluations):,.1f}",
             f"{row['updates']:,}",
-            f"{last['step']:,}",
-            f"{row['seconds']:,.0f} s",
-            Text(str(curve.path) if where else f"{curve.env}, {curve.path}"),
+            f"{run.last_step:,}",
+            duration_text(row["seconds"]),
+            Text(str(run.path) if where else f"{run.env}, {run.path}"),
         )
     return table
 
 
-def draw_curves(curves: list[RunCurve], out: Path) -> None:
+def draw(runs: list[RunResult], out: Path) -> None:
     """Learning curves as PNG, SVG or PDF, one panel per environment."""
-    require_matplotlib().use("Agg")
-    from matplotlib import pyplot
+    from p3s.report.figures import FORMATS, save_curves
 
-    if out.suffix not in (".png", ".svg", ".pdf"):
+    if out.suffix.removeprefix(".") not in FORMATS:
         raise UserError(f"curves are drawn as .png, .svg or .pdf, not {out.name!r}")
-    envs = sorted({curve.env for curve in curves})
-    figure, panels = pyplot.subplots(
-        1, len(envs), figsize=(7 * len(envs), 4), squeeze=False, layout="constrained"
-    )
-    for env, panel in zip(envs, panels[0], strict=True):
-        for curve in curves:
-            if curve.env == env:
-                steps = [row["step"] for row in curve.evaluations]
-                panel.plot(steps, [row["score"] for row in curve.evaluations], label=curve.label)
-        panel.set(title=env, xlabel="environment steps, all learners", ylabel="score")
-        panel.grid(alpha=0.3)
-        panel.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=150)
-    pyplot.close(figure)
+    rng = np.random.default_rng(0)
+    save_curves(Results("", runs), [method_curve([run], rng) for run in runs], out)
 
 
 def compare(paths: list[Path], out: Path | None, terminal: bool) -> None:
     """Print the table; draw the curves to a file, to the terminal, or to both."""
-    curves = [read_curve(path) for path in paths]
-    console = table_console()
-    console.print(comparison_table(curves))
+    runs, console = read_runs(paths), table_console()
+    console.print(comparison_table(runs))
     if terminal:
-        width = max(len(curve.label) for curve in curves)
-        for curve in curves:
-            line = sparkline([row["score"] for row in curve.evaluations])
-            console.print(f"{curve.label:<{width}}  {line}", highlight=False, markup=False)
+        width = max(len(run.method) for run in runs)
+        for run in runs:
+            line = sparkline([row["score"] for row in run.evaluations])
+            console.print(f"{run.method:<{width}}  {line}", highlight=False, markup=False)
     if out is not None:
-        draw_curves(curves, out)
+        draw(runs, out)
         console.print(f"wrote {out}", highlight=False)
 
 

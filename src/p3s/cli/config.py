@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from p3s.cli.arguments import Run
-from p3s.run_file import run_file_text
+from p3s.config.run_file import run_file_text
 from p3s.runs.files import write_text
 from p3s.runs.opening import load_config
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from p3s.experience.replay import available_memory
 from p3s.learning import devices
-from p3s.runs.provenance import provenance
-from p3s.worker_process import available_cores
+from p3s.machine import available_cores, available_memory
+from p3s.runs.provenance import provenance, version_of
 
 PACKAGES = ("safetensors", "tyro", "rich")
-"""Beside those that every run records."""
+"""In addition to those that every run records."""
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PJRT_NPROC", "XLA_FLAGS", "JAX_PLATFORMS")
 NOT_FOR_USERS = ("dev", "docs", "bench", "cuda")
 """Extras that say nothing of an installation."""
@@ -46,7 +45,7 @@ def run(options: Options) -> int:
 def findings() -> Iterator[tuple[str, str]]:
     """What there is, each with its name."""
     origin = provenance()
-    versions = {**origin["versions"], **{name: _version(name) for name in PACKAGES}}
+    versions = {**origin["versions"], **{name: version_of(name) for name in PACKAGES}}
     yield "p3s", f"{versions.pop('p3s')} {(origin['commit'] or '')[:12]}".strip()
     yield "system", f"{platform.platform()}, {platform.machine()}"
     yield "packages", ", ".join(f"{name} {found or 'missing'}" for name, found in versions.items())
@@ -71,16 +70,9 @@ def extras() -> dict[str, list[str]]:
         if match is None or match[2] in NOT_FOR_USERS:
             continue
         missing = found.setdefault(match[2], [])
-        if _version(match[1]) is None:
+        if version_of(match[1]) is None:
             missing.append(match[1])
     return found
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _devices() -> str:
@@ -107,7 +99,7 @@ def _cache() -> str:
 
 def _renderer() -> str:
     """Whether MuJoCo draws, in a process of its own: a broken driver can abort it."""
-    if _version("mujoco") is None:
+    if version_of("mujoco") is None:
         return "MuJoCo is missing: pip install 'p3s[mujoco]'"
     how = f"MUJOCO_GL={os.environ.get('MUJOCO_GL', '')}"
     try:

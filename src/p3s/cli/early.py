@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from p3s.algorithms import ALGORITHMS
-from p3s.plugins import check_known
+from p3s.plugins.loading import check_known
 from p3s.schemes import SCHEMES, scheme_name
 
 

@@ -13,9 +13,9 @@ import gymnasium
 from p3s import keys
 from p3s.cli.chosen_policy import ChosenPolicy, PlayedOn
 from p3s.envs import Adapter, EnvName
-from p3s.errors import UserError
-from p3s.film import FORMATS, film_maker, play_episode, write_film
-from p3s.policy import Policy
+from p3s.errors import UserError, in_words
+from p3s.policies.film import FORMATS, film_maker, play_episode, write_film
+from p3s.policies.policy import Policy
 
 
 def play(policy: Policy, env: EnvName | None, episodes: int, seed: int, video: Path | None) -> None:
@@ -40,7 +40,7 @@ def play(policy: Policy, env: EnvName | None, episodes: int, seed: int, video: P
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"the environment raised {type(error).__name__}: {error}") from error
+        raise UserError(f"the environment raised {in_words(error)}") from error
     rate = made.metadata.get("render_fps", 30)
     made.close()
     if video is not None:

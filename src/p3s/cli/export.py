@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from p3s.cli.chosen_policy import ChosenPolicy
-from p3s.policy_onnx import export_onnx
+from p3s.policies.onnx_export import export_onnx
 
 OnnxFile = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE.onnx")]
 

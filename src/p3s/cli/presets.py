@@ -12,7 +12,7 @@ from rich.table import Table
 
 from p3s.cli.console import table_console
 from p3s.cli.envs import newest_versions
-from p3s.environment_presets import ENVIRONMENTS, EnvironmentPreset
+from p3s.config.environments import ENVIRONMENTS, EnvironmentPreset
 from p3s.envs import parse_name
 from p3s.errors import UserError
 

@@ -9,8 +9,9 @@ from typing import Annotated
 import tyro
 
 from p3s.errors import UserError
+from p3s.report.export import SUFFIXES, load_results, results_of
 from p3s.report.page import build_report, render_report
-from p3s.report.results import read_results
+from p3s.report.results import Results, read_results
 from p3s.report.run_page import PAGE, write_run_page
 from p3s.runs.files import write_text
 
@@ -19,8 +20,11 @@ from p3s.runs.files import write_text
 class Options:
     """Write a report of runs or of a study as one web page that needs no network."""
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS|STUDY")]
-    """Run folders, folders that contain runs, or a study's folder; one run gets its own page."""
+    runs: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS|STUDY|TABLE")
+    ]
+    """Run folders, folders that contain runs, a study's folder, or the one table (.parquet, .csv)
+    that p3s study export wrote; one run gets its own page."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Page to write; report.html in the one folder given, or here, unless given."""
     figures: Path | None = None
@@ -43,7 +47,7 @@ def run_report(options: Options) -> list[Path]:
         write_run_page(options.runs[0], out, options.title)
         if options.figures is None:
             return [out]
-    report = build_report(read_results(options.runs, options.title), options.seed)
+    report = build_report(_results(options), options.seed)
     if not single:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, render_report(report))
@@ -64,11 +68,21 @@ def run(options: Options) -> int:
     return 0
 
 
+def _results(options: Options) -> Results:
+    if not any(path.suffix in SUFFIXES and path.is_file() for path in options.runs):
+        return read_results(options.runs, options.title)
+    table, *others = options.runs
+    if others:
+        raise UserError("a page is made from one exported table, or from folders")
+    return results_of(load_results(table), options.title or table.stem)
+
+
 def _out(options: Options) -> Path:
     if not options.runs:
         raise UserError("give run folders, or a study's folder, to report on")
     if options.out is None:
-        return options.runs[0] / PAGE if len(options.runs) == 1 else Path(PAGE)
+        one = len(options.runs) == 1 and not options.runs[0].is_file()
+        return options.runs[0] / PAGE if one else Path(PAGE)
     if options.out.suffix not in (".html", ".htm"):
         raise UserError(f"the page is written as .html, not {options.out.name!r}")
     return options.out

@@ -34,7 +34,7 @@ class Options:
     stop_at: float | None = None
     """Stop when the champion's mean return at an evaluation reaches this, instead of the run's."""
     patience: int | None = None
-    """Stop when so many evaluations in a row have not improved it, instead of the run's."""
+    """Stop after this many evaluations in a row without improvement, instead of the run's."""
     on_divergence: Literal["stop", "replace"] | None = None
     """What follows when a learner diverges, this time: a stop, or another in its place."""
     trust: Flag = False
@@ -71,7 +71,7 @@ def _resume(options: Options) -> int:
         training.close()
         print(f"the run is complete at {training.total_steps:,} steps: --steps makes it longer")
         return 0
-    for rule in training.leave_rules_that_are_met():
+    for rule in training.callbacks.drop_met_stop_rules(training.evaluated):
         print(f"{rule} stopped the run before: going on without it")
     print(f"resuming at step {training.total_steps:,}")
     return train(training, options.report)

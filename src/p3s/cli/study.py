@@ -82,7 +82,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Export:
-    """Write a study's results as one table: a row a run, evaluation and learner."""
+    """Write a study's results as one table: one row per run, evaluation and learner."""
 
     study: Source
     """Folder of a study, or a name or TOML file whose folder is studies/NAME."""

@@ -12,17 +12,17 @@ from rich.console import Console
 from p3s.cli.console import table_console
 from p3s.cli.study import Budget, Export, Run, Show, Status
 from p3s.errors import UserError
+from p3s.machine import available_cores
 from p3s.report.formatting import presets_text
 from p3s.study.catalog import KEPT, catalog, find_study, kept_study
 from p3s.study.cells import Cell, check_environments, make_cells, select
 from p3s.study.definition import Study
-from p3s.study.display import StudyDisplay, status_table, summary
-from p3s.study.estimate import estimate, grid_table
+from p3s.study.display import StudyDisplay, grid_table, status_table, summary
+from p3s.study.estimate import estimate
 from p3s.study.folder import StudyFolder
 from p3s.study.launching import Launcher, LocalLauncher
 from p3s.study.references import complete_references
 from p3s.study.scheduler import Scheduler, SchedulerOptions
-from p3s.worker_process import available_cores
 
 
 def _chosen(source: str, budget: Budget) -> tuple[Study, list[Cell], list[Cell], int]:
@@ -55,7 +55,8 @@ def show(options: Show) -> int:
     )
     presets = presets_text((cell.method.label, cell.config.preset) for cell in cells)
     console.print(presets, highlight=False, markup=False, soft_wrap=True)
-    for line in estimate(cells, jobs, options.calibrate, console):
+    folder = StudyFolder(_folder(options.study, study))
+    for line in estimate(cells, folder, jobs, options.calibrate, console):
         console.print(line, highlight=False)
     return 0
 

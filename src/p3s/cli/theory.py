@@ -4,7 +4,7 @@ draw K random guided updates
 for each assumption: how often it held
 for each statement of Appendix A: in how many draws it applied, failures, smallest margin
 for each claim that the paper invites: its counter-examples
-run tabular P3S beside the other schemes; draw the pictures if there is a folder for them
+run tabular P3S and the other schemes; draw the pictures if there is a folder for them
 """
 
 from __future__ import annotations

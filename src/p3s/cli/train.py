@@ -8,61 +8,49 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tyro
 
-from p3s.cli.arguments import Environment, Wrappers, literal
+from p3s.cli import advice
+from p3s.cli.arguments import Environment, Flag, Wrappers, literal
 from p3s.cli.early import value_of
-from p3s.cluster.recovery import Recovery
-from p3s.config import Config, misplaced, owners_of, resolve_values
-from p3s.envs import make_env, parse_name
+from p3s.cli.explain import explain
+from p3s.config.options import RunOptions
+from p3s.config.run import Config, field_values, resolve_spec
+from p3s.config.run_file import read_run_file, run_file_text
+from p3s.config.spec import Method, RunSpec, misplaced, owners_of
 from p3s.errors import ShardLost, TrainingStopped, UserError
-from p3s.field_names import ELSEWHERE, FAMILIAR, RENAMED
+from p3s.fields.names import ELSEWHERE, FAMILIAR, RENAMED, RENAMED_WORDS, UPDATES, updates_per_step
 from p3s.learning import devices
-from p3s.presets import DEFAULT_PRESET
+from p3s.progress import TrainingProgress
 from p3s.report.run_page import leave_run_page
-from p3s.run_file import RunFile, read_run_file, run_file_text
-from p3s.run_options import RunOptions
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST
 from p3s.runs.files import write_text
-from p3s.runs.progress import TrainingProgress
 from p3s.runs.records import RunFolder
+from p3s.runs.recovery import Recovery
 from p3s.runs.tracebacks import keep_traceback
-from p3s.suitability import suited_algorithm
 from p3s.train import Training
 
 _WHOLE = re.compile(r"\d+(\.\d+)?e\+?\d{1,2}")
 
 
 @dataclass(frozen=True)
-class Method:
+class Words(Method):
     """What learns, on what. These decide the defaults of all other options."""
 
     env: Environment
-    """Gymnasium id, 'module:Env-v0', or one of the paper's names ('Delayed Ant-v1')."""
-    scheme: str = "p3s"
-    """How the population is used: see 'p3s schemes'; or 'module:Name'."""
-    algorithm: str | None = None
-    """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own. By default the
-    one that suits the environment ('p3s presets'), else td3."""
-    preset: str = DEFAULT_PRESET
-    """Set of defaults: recommended, paper (the text) or authors (their code)."""
-    delay: int | Literal["end"] | None = None
-    """Steps between two payments of reward, or end: all of it at the end of an episode."""
     env_kwargs: dict[str, str] = field(default_factory=dict)
-    """Arguments of the environment, as pairs: max_episode_steps 500 frame_skip 2."""
     wrappers: Wrappers = ()
-    """Wrappers of the environment, the innermost first: module:Name, called with it."""
 
 
 @dataclass(frozen=True)
-class FirstLook(Method):
+class FirstLook(Words):
     """The method, and the fields that defaults depend on."""
 
     num_learners: int | None = None
@@ -78,51 +66,60 @@ class Output:
     """TOML file with the run's options; those of the command line win."""
     save_config: Path | None = None
     """Write all options of this run as such a file, before it begins."""
+    explain: Flag = False
+    """Print the value of every field and where it comes from, and train nothing."""
 
     out: Path | None = None
     """Run folder; runs/ENV/SCHEME-ALGORITHM/SEED-TIME unless given."""
-    log: tuple[str, ...] = ()
+    loggers: tuple[str, ...] = ()
     """Log to these as well: tensorboard, wandb, mlflow, trackio, csv."""
     report: bool = True
     """Leave a page with curves and settings, report.html, in the run folder."""
 
 
 def parse_train(arguments: list[str]) -> tuple[Config, Output]:
-    """A training's configuration from its command line.
+    """A training's configuration from its command line."""
+    spec, output = parse_spec(arguments)
+    config = resolve_spec(spec)
+    given = "review_period" in flags_in(arguments)
+    if given and (problem := advice.silent_chief(config)) is not None:
+        raise UserError(problem)
+    return config, output
+
+
+def parse_spec(arguments: list[str], command: str = "p3s train") -> tuple[RunSpec, Output]:
+    """The run that a command line declares.
 
     It is read twice: for the names, which decide every default, and then with those defaults.
     """
     refuse_old_flags(arguments)
     arguments = with_whole_numbers(arguments)
-    file = _file_of(arguments)
-    if file.env and (not arguments or arguments[0].startswith("-")):
-        arguments = [file.env, *arguments]
+    named = value_of("--config", arguments)
+    spec = RunSpec("") if named is None else read_run_file(Path(named))
+    if spec.env and (not arguments or arguments[0].startswith("-")):
+        arguments = [spec.env, *arguments]
     words = [word for word in arguments if word not in ("-h", "--help")]
     if len(words) < len(arguments) and (not words or words[0].startswith("-")):
         words = ["ENV", *words]
     if not words or words[0].startswith("-"):
-        raise UserError("give the environment first: p3s train ENV [options]")
-    defaults = FirstLook(
-        words[0], file.scheme, file.algorithm, file.preset, file.delay, wrappers=file.wrappers
-    )
+        raise UserError(f"give the environment first: {command} ENV [options]")
     look = tyro.cli(
-        FirstLook, args=words, default=defaults, prog="p3s train", return_unknown_args=True
+        FirstLook,
+        args=words,
+        default=FirstLook(
+            words[0], spec.scheme, spec.algorithm, spec.preset, spec.delay, wrappers=spec.wrappers
+        ),
+        prog=command,
+        return_unknown_args=True,
     )[0]
-    looked = {name: getattr(look, name) for name in ("num_learners", "num_copies", "distance")}
-    given = {name: value for name, value in looked.items() if value is not None}
-    fields = {**file.fields, **given}
-    given_kwargs = {key: literal(value) for key, value in look.env_kwargs.items()}
-    env = parse_name(look.env, look.delay, {**file.env_kwargs, **given_kwargs}, look.wrappers)
-    algorithm = look.algorithm
-    if algorithm is None:
-        algorithm = suited_algorithm(look.scheme, env, partial(make_env, env))
-    default = resolve_values(env, look.scheme, algorithm, look.preset, **fields)
+    spec = with_words(spec, look, flags_in(arguments))
+    default = resolve_spec(spec, check=False)
     refuse_fields_of_others(arguments, default)
     options = dataclasses.make_dataclass(
         "Train",
         [
-            ("method", Method),
-            ("output", Output, field(default=Output(log=file.log))),
+            ("method", Words),
+            ("output", Output, field(default=Output(loggers=spec.loggers))),
             ("run", RunOptions, field(default=default.options)),
             ("population", type(default.scheme), field(default=default.scheme)),
         ],
@@ -132,25 +129,37 @@ def parse_train(arguments: list[str]) -> tuple[Config, Output]:
     parsed: Any = tyro.cli(
         options,
         args=arguments,
-        prog="p3s train",
+        prog=command,
         description="Train a population on an environment.",
         config=(tyro.conf.OmitArgPrefixes,),
     )
-    config = dataclasses.replace(default, scheme=parsed.population, options=parsed.run).settled()
-    chosen = any(word.startswith("--review-period") for word in arguments)
-    if chosen and (problem := config.silent_chief()) is not None:
-        raise UserError(problem)
-    return config, parsed.output
+    parts = (parsed.run, parsed.population, parsed.population.algorithm)
+    values = {name: value for part in parts for name, value in field_values(part).items()}
+    given = {name: values[name] for name in flags_in(arguments) if name in values}
+    return dataclasses.replace(spec, fields={**spec.fields, **given}), parsed.output
 
 
-def _file_of(arguments: list[str]) -> RunFile:
-    """The file that a command line names; an empty one without --config."""
-    named = value_of("--config", arguments)
-    if named is None:
-        return RunFile()
-    file = read_run_file(Path(named))
-    file.resolve()  # so that an error names its line
-    return file
+def with_words(spec: RunSpec, look: FirstLook, flags: list[str]) -> RunSpec:
+    """A file's declaration with the names and fields of a command line, which win."""
+    method = {f.name: getattr(look, f.name) for f in dataclasses.fields(Words)}
+    given_kwargs = {key: literal(value) for key, value in look.env_kwargs.items()}
+    method["env_kwargs"] = {**spec.env_kwargs, **given_kwargs}
+    looked = {name: getattr(look, name) for name in ("num_learners", "num_copies", "distance")}
+    own = {name: value for name, value in looked.items() if value is not None}
+    if look.env != spec.env:
+        flags = [*flags, "env"]
+    return dataclasses.replace(
+        spec,
+        **method,
+        fields={**spec.fields, **own},
+        origins={**spec.origins, **dict.fromkeys(flags, "")} if spec.origins else {},
+    )
+
+
+def flags_in(arguments: list[str]) -> list[str]:
+    """The names of the options on a command line."""
+    flags = [word.partition("=")[0].removeprefix("--") for word in arguments if word[:2] == "--"]
+    return [flag.removeprefix("no-").replace("-", "_") for flag in flags]
 
 
 def with_whole_numbers(arguments: list[str]) -> list[str]:
@@ -167,59 +176,63 @@ def refuse_old_flags(arguments: list[str]) -> None:
     """Name our flags where those of p3s 0.1 or of other libraries are given."""
     found: list[str] = []
     if "--tensorboard" in arguments:
-        found.append("--tensorboard is now --log tensorboard")
+        found.append("--tensorboard is now --loggers tensorboard")
+    dashed = [word.replace("_", "-") if word.startswith("--") else word for word in arguments]
+    flags = {name: f"--{name.replace('_', '-')}" for name in UPDATES}
+    updates = {name: value_of(flag, dashed) for name, flag in flags.items()}
+    if updates := {name: value for name, value in updates.items() if value is not None}:
+        said = " ".join(f"{flags[name]} {value}" for name, value in updates.items())
+        found.append(f"{said} is --updates-per-step {updates_per_step(updates)} here")
+    renamed = {**RENAMED, **RENAMED_WORDS}
     for word in arguments:
         given = word.partition("=")[0].replace("_", "-")
         old = given.removeprefix("--").removeprefix("no-").replace("-", "_")
-        if given.startswith("--") and old in RENAMED:
-            new = given.replace(old.replace("_", "-"), RENAMED[old].replace("_", "-"))
+        if given.startswith("--") and old in renamed:
+            new = given.replace(old.replace("_", "-"), renamed[old].replace("_", "-"))
             found.append(f"{given} is now {new}")
         elif given.startswith("--") and old in FAMILIAR:
             ours = " or ".join(f"--{name.replace('_', '-')}" for name in FAMILIAR[old])
             found.append(f"{given} is called {ours} here")
-        elif given.startswith("--") and old in ELSEWHERE and old != "wrappers":
-            found.append(f"{given} is no option: {ELSEWHERE[old]}")
+        elif given.startswith("--") and old in ELSEWHERE:
+            found.append(f"unknown option {given}: {ELSEWHERE[old]}")
     if found:
         raise UserError(", ".join(found))
 
 
 def refuse_fields_of_others(arguments: list[str], config: Config) -> None:
     """Say whose field it is where a flag is given that this scheme and algorithm do not have."""
-    groups = (Method, Output, RunOptions, type(config.scheme), type(config.algorithm))
+    groups = (Words, Output, RunOptions, type(config.scheme), type(config.algorithm))
     known = {field.name for group in groups for field in dataclasses.fields(group)}
-    for word in arguments:
-        key = word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
-        if word.startswith("--") and key not in known and owners_of(key):
+    for key in flags_in(arguments):
+        if key not in known and owners_of(key):
             raise misplaced(key, known, config.scheme.name, config.algorithm.name)
 
 
 def run(arguments: list[str]) -> int:
     """`p3s train`."""
     config, output = parse_train(arguments)
+    if output.explain:
+        explain(config)
+        return 0
     devices.prepare(config.options.devices)
     if output.save_config is not None:
-        write_text(output.save_config, run_file_text(config, output.log))
+        write_text(output.save_config, run_file_text(config, output.loggers))
         print(f"wrote {output.save_config}")
     if config.env is not None and config.env.note is not None:
         print(config.env.note)
     print(f"{config.describe()}: compiling ...", flush=True)
-    training = opening.begin(config, output.out, log=output.log)
-    for note in (config.nothing_learned(), config.silent_chief(), config.slow_precision()):
-        if note is not None:
-            print(f"note: {note}")
-    if (cost := config.cost()) is not None:
-        print(cost)
-    print(training.experience.describe())
-    return train(training, output.report)
+    training = opening.begin(config, output.out, loggers=output.loggers)
+    about = [*advice.notes(config), training.about_observation, training.experience.describe()]
+    return train(training, output.report, [line for line in about if line is not None])
 
 
-def train(training: Training, report: bool) -> int:
-    """Train to the end, or to a signal; either way the last state is on disk."""
+def train(training: Training, report: bool, about: Sequence[str] = ()) -> int:
+    """Train to the end, or to a signal; either way the last state is on disk.
+
+    about: lines for the user, told when signals are heard already.
+    """
     assert isinstance(training.folder, RunFolder)
     path, until = training.folder.path, training.options.steps
-    print(f"run folder: {path}")
-    if not training.exact_resume:
-        print("this environment's state cannot be captured: a resume begins new episodes")
     received: list[int] = []
 
     def request_stop(number: int, frame: Any) -> None:
@@ -232,6 +245,10 @@ def train(training: Training, report: bool) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, request_stop)
+    for line in (*about, f"run folder: {path}"):
+        print(line)
+    if not training.crew.exact_resume:
+        print("this environment's state cannot be captured: a resume begins new episodes")
     recovery, page = Recovery(), ""
     try:
         while True:

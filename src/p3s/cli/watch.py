@@ -19,10 +19,10 @@ from p3s.chief import search_radius
 from p3s.cli.arguments import Run
 from p3s.errors import UserError, printable
 from p3s.report.results import read_run
-from p3s.report.rows import read_intact_rows
 from p3s.report.sparkline import sparkline
 from p3s.runs.files import write_text
 from p3s.runs.records import is_complete, read_config
+from p3s.runs.rows import read_intact_rows
 
 
 def view(path: Path) -> Panel:
@@ -83,7 +83,7 @@ def _number(value: Any = None) -> str:
 def _chief(lineage: list[dict[str, Any]], fields: dict[str, Any]) -> Table:
     last = lineage[-1]
     table = Table.grid(padding=(0, 2))
-    table.add_row("best learner", "-" if last["best"] is None else str(last["best"]))
+    table.add_row("best learner", "not chosen yet" if last["best"] is None else str(last["best"]))
     table.add_row("β", f"{last['beta']:.4g}", sparkline([row["beta"] for row in lineage]))
     if last["spread"] is not None:
         target = search_radius(last["change"], fields.get("rho", 0.0), fields.get("d_min", 0.0))

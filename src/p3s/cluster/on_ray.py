@@ -29,13 +29,14 @@ from p3s.cluster.ray_library import (
     ray,
     remove_placement_group,
 )
-from p3s.cluster.shard import Parcel, Played, Shard
-from p3s.config import Config
+from p3s.cluster.shard import Parcel, Shard, Told
+from p3s.config.options import RunOptions
+from p3s.config.run import Config
 from p3s.envs import Adapter
 from p3s.errors import ShardLost, UserError, note
 from p3s.learning import devices
-from p3s.run_options import RunOptions
-from p3s.worker_process import available_cores, core_shares
+from p3s.machine import available_cores, core_shares
+from p3s.types import EnvSpec
 
 SAID_AFTER = 2.0
 """Seconds of waiting for room before it is said."""
@@ -61,26 +62,27 @@ class ShardActor:
         os.environ["PJRT_NPROC"] = str(num_threads)
         devices.prepare()
         jax.config.update("jax_num_cpu_devices", num_devices)
-        config, make, part = pickle.loads(order)
-        self._shard = Shard(config, make, part)
+        self._shard = Shard(*pickle.loads(order))
 
-    def play(self, until: int, *arrived: Parcel | None) -> tuple[Played, Parcel | None]:
+    def play(self, until: int, end: int, *arrived: Parcel | None) -> tuple[Told, Parcel | None]:
         """Let the shard play; two values, so that the parcel can stay here until it is needed."""
-        return self._shard.play(until, arrived)
+        return self._shard.play_part(until, end, arrived)
 
-    def catch_up(self, *arrived: Parcel | None) -> dict[str, Any]:
+    def catch_up(self, *arrived: Parcel | None) -> Told:
         """Let the shard learn from its last step."""
-        return self._shard.catch_up(arrived)
+        return self._shard.catch_up_part(arrived)
 
     def do(self, what: str, *arguments: Any) -> Any:
         """Any other method of the shard."""
         return getattr(self._shard, what)(*arguments)
 
 
-class RayShards:
+class RayPlaces:
     """Shards as actors."""
 
-    def __init__(self, config: Config, make: Callable[[], Adapter], parts: list[range]) -> None:
+    def __init__(
+        self, config: Config, make: Callable[[], Adapter], spec: EnvSpec, parts: list[range]
+    ) -> None:
         options = config.options
         connect(options.address)
         self._group = reserve(len(parts), options)
@@ -94,7 +96,7 @@ class RayShards:
             for index in range(len(parts))
         ]
         try:
-            self._begin([_order(config, make, part) for part in parts])
+            self._begin([_order(config, make, spec, part) for part in parts])
         except BaseException:
             self.close()
             raise
@@ -120,16 +122,16 @@ class RayShards:
                 ]
             )
 
-    def play(self, until: int, arrived: Sequence[Any]) -> tuple[list[Played], list[Any]]:
+    def play(self, until: int, end: int, arrived: Sequence[Any]) -> tuple[list[Told], list[Any]]:
         with losses():
             pairs = [
-                actor.play.options(num_returns=2).remote(until, *others)
+                actor.play.options(num_returns=2).remote(until, end, *others)
                 for actor, others in self._with_others(arrived)
             ]
             played = answers([told for told, _ in pairs])
         return played, [parcel for _, parcel in pairs]
 
-    def catch_up(self, arrived: Sequence[Any]) -> list[dict[str, Any]]:
+    def catch_up(self, arrived: Sequence[Any]) -> list[Told]:
         with losses():
             return answers(
                 [actor.catch_up.remote(*others) for actor, others in self._with_others(arrived)]
@@ -164,10 +166,10 @@ class RayShards:
         remove_placement_group(self._group)
 
 
-def _order(config: Config, make: Callable[[], Adapter], part: range) -> bytes:
+def _order(config: Config, make: Callable[[], Adapter], spec: EnvSpec, part: range) -> bytes:
     """What a shard is to be, for another process; functions of a script or notebook too."""
     try:
-        return cloudpickle.dumps((config, make, part))
+        return cloudpickle.dumps((config, make, spec, part))
     except Exception as error:
         raise UserError(
             f"engine must be local for this run: its environment cannot be pickled ({error})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
@@ -27,9 +26,9 @@ class Pace:
     def __exit__(self, *error: object) -> None:
         self._elapsed += time.perf_counter() - self._started
 
-    def worked(self, counted: list[dict[str, Any]]) -> None:
-        """Note the shards' counters, which hold the time that each has worked."""
-        now = np.array([counters["seconds"] for counters in counted])
+    def worked(self, seconds: list[float]) -> None:
+        """Note the time that each shard has worked, so far."""
+        now = np.array(seconds)
         self._worked += now if self._before is None else now - self._before
         self._before = now
 

@@ -9,7 +9,7 @@ import socket
 from typing import Any
 
 from p3s.errors import UserError
-from p3s.worker_process import available_cores
+from p3s.machine import available_cores
 
 try:
     import ray
@@ -21,6 +21,8 @@ except ImportError as error:
 
 cloudpickle: Any = importlib.import_module("ray.cloudpickle")
 LOOPBACK = "127.0.0.1"
+TALKATIVE = "RAY_LOG_TO_DRIVER"
+"""Ray's own variable: 1 shows what Ray has to say."""
 LOOK_SECONDS = 5.0
 """In which a cluster has to answer."""
 
@@ -32,7 +34,10 @@ def connect(address: str | None) -> None:
     if address is not None:
         _look_for(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    talks = os.environ.get(TALKATIVE) == "1"
+    quiet: dict[str, Any] = {} if talks else {"log_to_driver": False, "logging_level": "error"}
+    if not talks:
+        _leave_out_what_daemons_say()
     try:
         if address is not None:
             ray.init(address=address, **quiet)
@@ -44,10 +49,20 @@ def connect(address: str | None) -> None:
                 _node_ip_address=LOOPBACK,
                 **quiet,
             )
-    except Exception as error:  # whatever Ray makes of an address that is none
+    except Exception as error:  # whatever Ray makes of an invalid address
         reason = str(error).strip().split("\n")[0]
         where = "on this machine" if address is None else f"at {address}"
         raise UserError(f"there is no Ray cluster {where}: {reason}") from error
+
+
+def _leave_out_what_daemons_say() -> None:
+    """Keep dumps of Ray's daemons, forty lines for a lost machine, out of a run's own lines.
+
+    `log_to_driver` does not, and there is no setting for it. Ray's own log files have them.
+    """
+    worker: Any = importlib.import_module("ray._private.worker")
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *arguments, **options: None
 
 
 def _look_for(address: str) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from importlib.util import find_spec
 from types import FunctionType
 from typing import Any
 
 import gymnasium
 
-from p3s.envs.adapter import Adapter, adapted, describe, expecting, seeing
+from p3s.envs.adapter import Adapter, describe, with_masks, with_spec_check, with_stacking
 from p3s.envs.delay import Delay, DelayedReward
 from p3s.envs.masks import offers_masks
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
-from p3s.errors import UserError, unknown
-from p3s.user_modules import search_current_folder
+from p3s.envs.packages import missing_module, unknown_environment
+from p3s.errors import UserError, in_words
+from p3s.registry import search_current_folder
 
 EnvSource = str | Callable[[], gymnasium.Env]
 
@@ -67,7 +67,7 @@ def _wrapped(env: gymnasium.Env, wrapper: str) -> gymnasium.Env:
             raise TypeError("it is neither a gymnasium.Wrapper nor a function of that module")
         made = wrap(env)
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
+        what = in_words(error)
         raise UserError(f"the wrapper {wrapper} cannot be made: {what}") from error
     if not isinstance(made, gymnasium.Env):
         raise UserError(f"the wrapper {wrapper} made a {type(made).__name__}, no gymnasium.Env")
@@ -88,15 +88,11 @@ def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
     try:
         return gymnasium.make(name.id, disable_env_checker=True, **options, **name.kwargs)
     except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
-        for module, tool in (("mujoco", "MuJoCo"), ("Box2D", "Box2D")):
-            if find_spec(module) is None and module.lower() in str(error).lower():
-                hint = f"pip install 'p3s[{module.lower()}]'"
-                raise UserError(f"{name.id} needs {tool}: {hint}") from error
-        raise UserError(f"environment {name.id!r} needs a module: {error}") from error
+        raise missing_module(name.id, error) from error
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound) as error:
-        raise unknown("environment", name.id, gymnasium.registry) from error
+        raise unknown_environment(name.id) from error
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
+        what = in_words(error)
         raise UserError(f"environment {name.id!r} cannot be made: {what}") from error
 
 
@@ -106,11 +102,11 @@ __all__ = [
     "DelayedReward",
     "EnvName",
     "EnvSource",
-    "adapted",
     "describe",
-    "expecting",
     "make_env",
     "offers_masks",
     "parse_name",
-    "seeing",
+    "with_masks",
+    "with_spec_check",
+    "with_stacking",
 ]

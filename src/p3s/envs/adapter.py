@@ -1,11 +1,13 @@
 """Any Gymnasium environment as the learners see it: arrays in, actions in [-1, 1] out.
 
 Observations are flat float32 vectors, or uint8 images (height, width, channels), which stay uint8
-on their way through replay and checkpoints to the network. Every other space is flattened.
+on their way through replay and checkpoints to the network. Every other space is flattened, pixels
+in it divided by 255.
 
-An algorithm may want to see the latest few observations at once (`Algorithm.observations_seen`).
-They are put side by side, the newest first, images by their channels. A mask of allowed actions is
-appended (`masks.py`). Everything after the adapter just sees a longer observation.
+An algorithm may want to see the latest few observations at once
+(`Algorithm.num_stacked_observations`). They are put side by side, the newest first, images by their
+channels. A mask of allowed actions is appended. Everything after the adapter just sees a longer
+observation.
 """
 
 from __future__ import annotations
@@ -17,48 +19,63 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import RecordConstructorArgs
 
-from p3s.envs.flattening import describe_space
+from p3s.envs.flattening import PIXEL_SCALE, describe_space, pixel_ranges, unread_part
+from p3s.envs.masked_observations import join_mask, mask_columns
 from p3s.envs.masks import offers_masks, read_mask, refuse_mask
+from p3s.envs.packages import how_to_wrap
 from p3s.errors import UserError
-from p3s.masks import join_mask, mask_columns
 from p3s.types import EnvSpec, ObservationSpec
 
 
-class Adapter(gymnasium.Wrapper):
+class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
     """Observations as float32 vectors or uint8 images, actions in [-1, 1] or an index.
 
-    observations_seen: how many of the latest observations are shown, the newest first; before the
-    first one of an episode there is that one again.
+    num_stacked_observations: how many of the latest observations are shown, the newest first;
+    before the first one of an episode there is that one again.
     masked: whether masks of the allowed actions are appended.
+    scale_images: whether pixels in what is flattened are divided by 255.
     """
 
     def __init__(
-        self, env: gymnasium.Env, observations_seen: int = 1, masked: bool = False
+        self,
+        env: gymnasium.Env,
+        num_stacked_observations: int = 1,
+        masked: bool = False,
+        scale_images: bool = True,
     ) -> None:
-        super().__init__(env)
+        # Gymnasium can then make the same again from `spec`, as its checker does.
+        RecordConstructorArgs.__init__(
+            self,
+            num_stacked_observations=num_stacked_observations,
+            masked=masked,
+            scale_images=scale_images,
+        )
+        gymnasium.Wrapper.__init__(self, env)
         own = env.observation_space
-        if _has_text(own):
+        if (unread := unread_part(own)) is not None:
             raise UserError(
-                f"observations of {describe(env)} hold text, which no network here reads: wrap it "
-                "so that it gives numbers"
+                f"observations of {describe(env)} hold {unread}, which no network here reads: "
+                f"{how_to_wrap(describe(env))}"
             )
-        if not own.is_np_flattenable:
-            raise UserError(f"observations of {describe(env)} cannot be flattened: {own}")
         self._own_observation_space, self._own_action_space = own, env.action_space
         self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
         self._spec = observation_spec(own)
+        flattened = not self._plain and not self._spec.is_image
+        self._scale_images = scale_images
+        self._pixel_ranges = pixel_ranges(own) if flattened and scale_images else []
         self._masked = masked
         self.action_mask: np.ndarray | None = None
         """Which actions are allowed now, if the environment masks them."""
         *others, last = self._spec.shape
-        last *= observations_seen
+        last *= num_stacked_observations
         if masked:
             if not isinstance(env.action_space, spaces.Discrete):
                 raise UserError(f"{describe(env)} has no Discrete actions, which masks belong to")
             last += mask_columns(self._spec.shape, int(env.action_space.n))
         self._shown = ObservationSpec((*others, last), self._spec.dtype)
-        self._observations_seen = observations_seen
+        self._num_stacked_observations = num_stacked_observations
         self._latest: list[np.ndarray] = []
         """What is shown beside the next observation."""
         self._dtype = np.dtype(self._spec.dtype)
@@ -92,7 +109,8 @@ class Adapter(gymnasium.Wrapper):
         """What a policy file says of the environment's own actions and observations."""
         about: dict[str, Any] = {}
         if not self._plain and not self._spec.is_image:
-            about["observation_space"] = describe_space(self._own_observation_space)
+            own = self._own_observation_space
+            about["observation_space"] = describe_space(own, self._scale_images)
         if self._box is None:
             assert isinstance(self.env.action_space, spaces.Discrete)
             return {**about, "action_start": int(self.env.action_space.start)}
@@ -113,7 +131,7 @@ class Adapter(gymnasium.Wrapper):
         if self._box is not None:
             refuse_mask(self.env, info, describe(self.env))
         first = self._as_array(observation)
-        self._latest = [first.copy()] * (self._observations_seen - 1)
+        self._latest = [first.copy()] * (self._num_stacked_observations - 1)
         return self._with_mask(self._with_latest(first), info), info
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -181,6 +199,8 @@ class Adapter(gymnasium.Wrapper):
         if array.shape != self._spec.shape:
             expected = self._spec.shape
             raise ValueError(f"an observation has shape {array.shape}, its space {expected}")
+        for start, stop in self._pixel_ranges:
+            array[start:stop] *= PIXEL_SCALE
         return array
 
     def _own_action(self, action: Any) -> Any:
@@ -198,12 +218,6 @@ class Adapter(gymnasium.Wrapper):
         return own if self._flat_actions else own.reshape(self._box.shape)
 
 
-def _has_text(space: gymnasium.Space[Any]) -> bool:
-    parts = space.spaces if isinstance(space, spaces.Dict | spaces.Tuple) else ()
-    parts = parts.values() if isinstance(parts, dict) else parts
-    return isinstance(space, spaces.Text) or any(map(_has_text, parts))
-
-
 def _as_bytes(image: Any) -> np.ndarray:
     """An image as uint8; ValueError for numbers that are none."""
     array = np.asarray(image)
@@ -214,31 +228,38 @@ def _as_bytes(image: Any) -> np.ndarray:
     return array.astype(np.uint8)
 
 
-def seeing(
-    make: Callable[[], Adapter], observations_seen: int, masked: bool = False
+def with_stacking(
+    make: Callable[[], Adapter],
+    num_stacked_observations: int,
+    masked: bool = False,
+    scale_images: bool = True,
 ) -> Callable[[], Adapter]:
-    """A function that makes the same environments, which show so many observations at once.
+    """A function that makes the same environments, each showing its latest observations at once.
 
-    masked: and the masks of their actions.
+    masked: and the masks of their actions. scale_images: with pixels in them divided by 255.
     """
-    if observations_seen == 1 and not masked:
+    if num_stacked_observations == 1 and not masked and scale_images:
         return make
-    return partial(_remake, make, observations_seen, masked)
+    return partial(_remake, make, num_stacked_observations, masked, scale_images)
 
 
-def _remake(make: Callable[[], Adapter], observations_seen: int, masked: bool) -> Adapter:
-    return Adapter(make().env, observations_seen, masked)
+def _remake(
+    make: Callable[[], Adapter], num_stacked_observations: int, masked: bool, scale_images: bool
+) -> Adapter:
+    return Adapter(make().env, num_stacked_observations, masked, scale_images)
 
 
-def adapted(make: Callable[[], Adapter], observations_seen: int = 1) -> Callable[[], Adapter]:
-    """The same with so many observations at once, and with masks if the environments have them."""
+def with_masks(
+    make: Callable[[], Adapter], num_stacked_observations: int = 1, scale_images: bool = True
+) -> Callable[[], Adapter]:
+    """`with_stacking`, and with masks if the environments have them."""
     example = make()
     masked = offers_masks(example)
     example.close()
-    return seeing(make, observations_seen, masked)
+    return with_stacking(make, num_stacked_observations, masked, scale_images)
 
 
-def expecting(make: Callable[[], Adapter], spec: EnvSpec) -> Callable[[], Adapter]:
+def with_spec_check(make: Callable[[], Adapter], spec: EnvSpec) -> Callable[[], Adapter]:
     """A function that makes the same environments, and refuses one with other shapes."""
     return partial(_make_expected, make, spec)
 

@@ -29,12 +29,6 @@ def state_name(index: int) -> str:
     return f"state_{index}"
 
 
-def equal_parts(count: int, num_parts: int) -> list[range]:
-    """0 to count - 1 in parts of equal size, as far as that is possible."""
-    parts = np.array_split(np.arange(count), num_parts)
-    return [range(int(part[0]), int(part[-1]) + 1) for part in parts]
-
-
 def join_snapshots(snapshots: list[dict[str, Any]]) -> dict[str, Any]:
     """The snapshot of a group, from those of its parts in the order of the copies."""
     if not snapshots[0]:
@@ -81,7 +75,7 @@ class Environments(Protocol):
     continued: bool
     """Whether the last resume went on with every episode."""
     lost: list[int]
-    """Whose episodes broke off without an end; who takes note of them empties it."""
+    """Copies that lost their episode; the reader clears the list."""
 
     def start(self) -> None:
         """Begin the first episode in every copy."""

@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 import gymnasium
+from gymnasium.utils import RecordConstructorArgs
 
 from p3s.errors import UserError
 
@@ -23,14 +24,15 @@ def checked_delay(delay: Any) -> Delay:
         return "end"
     if isinstance(delay, Integral) and not isinstance(delay, bool) and int(delay) >= 1:
         return int(delay)
-    raise UserError(f"delay must be a whole number of at least 1 or 'end', not {delay!r}")
+    raise UserError(f"delay must be a whole number of at least 1 or 'end', not {delay!r}", "delay")
 
 
-class DelayedReward(gymnasium.Wrapper):
+class DelayedReward(gymnasium.Wrapper, RecordConstructorArgs):
     """Pay the accumulated reward every `delay` steps, or only at the end of the episode."""
 
     def __init__(self, env: gymnasium.Env, delay: Delay) -> None:
-        super().__init__(env)
+        RecordConstructorArgs.__init__(self, delay=delay)
+        gymnasium.Wrapper.__init__(self, env)
         self.delay = checked_delay(delay)
         self._saved = 0.0
         self._steps = 0

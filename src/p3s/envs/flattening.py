@@ -1,9 +1,11 @@
 """Observations of structured spaces as flat vectors, one or a batch, without the environment.
 
 A policy keeps the description of its observation space, so that it takes what the environment
-gives: dicts, tuples, numbers of a Discrete. The vectors are those of `gymnasium.spaces.flatten`.
+gives: dicts, tuples, numbers of a Discrete. The vectors are those of `gymnasium.spaces.flatten`,
+with pixels divided by 255 unless an algorithm leaves them as they are (`scale_images`).
 
     Box                         ["box", [shape]]
+    Box of uint8 from 0 to 255  ["pixels", [shape]]               in [0, 1]
     Discrete                    ["discrete", n, start]             one-hot
     MultiDiscrete               ["multi_discrete", [n, ...], [start, ...]]   one-hot each
     MultiBinary                 ["multi_binary", [shape]]
@@ -23,14 +25,72 @@ Description = list[Any]
 
 
 class NotThisSpace(ValueError):
-    """A value that is no observation of a space."""
+    """A value that is not an observation of a space."""
 
 
-def describe_space(space: gymnasium.Space[Any]) -> Description | None:
+PIXEL_SCALE = np.float32(1 / 255)
+
+
+def holds_pixels(space: gymnasium.Space[Any]) -> bool:
+    """Whether a space is of bytes that use their whole range, as pixels do."""
+    if not isinstance(space, spaces.Box) or space.dtype != np.uint8:
+        return False
+    return bool((space.low == 0).all() and (space.high == 255).all())
+
+
+def parts_of(space: gymnasium.Space[Any], name: str = "") -> list[tuple[str, gymnasium.Space[Any]]]:
+    """The innermost parts of a space with their names, in the order of the flat vector."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return [(name, space)]
+    own = space.spaces
+    named = own.items() if isinstance(own, dict) else enumerate(own)
+    inner = [parts_of(part, f"{name}.{key}" if name else str(key)) for key, part in named]
+    return [part for parts in inner for part in parts]
+
+
+def unread_part(space: gymnasium.Space[Any]) -> str | None:
+    """The first part of a space that has no form as numbers, with its name; None without one."""
+    for name, part in parts_of(space):
+        if isinstance(part, spaces.Text):
+            return "text"
+        try:
+            flat = spaces.flatten_space(part)
+        except NotImplementedError:  # a space of the environment's own
+            flat = None
+        if not isinstance(flat, spaces.Box):
+            return f"a {type(part).__name__}" + (f" ({name})" if name else "")
+    return None
+
+
+def pixel_ranges(space: gymnasium.Space[Any]) -> list[tuple[int, int]]:
+    """Where pixels are in the flat vector: first and last place, the last not included."""
+    found, start = list[tuple[int, int]](), 0
+    for _, part in parts_of(space):
+        stop = start + spaces.flatdim(part)
+        found += [(start, stop)] * holds_pixels(part)
+        start = stop
+    return found
+
+
+def scales_pixels(description: Any) -> bool:
+    """Whether observations of this description have pixels that are scaled."""
+    match description:
+        case ["pixels", _]:
+            return True
+        case ["tuple", list(parts)]:
+            return any(map(scales_pixels, parts))
+        case ["dict", dict(parts)]:
+            return any(map(scales_pixels, parts.values()))
+        case _:
+            return False
+
+
+def describe_space(space: gymnasium.Space[Any], scale_images: bool = True) -> Description | None:
     """The description of a space; None if it has other parts than those above."""
     match space:
         case spaces.Box():
-            return ["box", list(space.shape)]
+            pixels = scale_images and holds_pixels(space)
+            return ["pixels" if pixels else "box", list(space.shape)]
         case spaces.Discrete():
             return ["discrete", int(space.n), int(space.start)]
         case spaces.MultiDiscrete():
@@ -39,19 +99,21 @@ def describe_space(space: gymnasium.Space[Any]) -> Description | None:
         case spaces.MultiBinary():
             return ["multi_binary", list(space.shape)]
         case spaces.Tuple():
-            parts = [describe_space(part) for part in space.spaces]
+            parts = [describe_space(part, scale_images) for part in space.spaces]
             return None if None in parts else ["tuple", parts]
         case spaces.Dict():
-            named = {name: describe_space(part) for name, part in space.spaces.items()}
+            named = {
+                name: describe_space(part, scale_images) for name, part in space.spaces.items()
+            }
             return None if None in named.values() else ["dict", named]
         case _:
             return None
 
 
 def flat_size(description: Any) -> int:
-    """Numbers in a flat observation; ValueError if the description makes no sense."""
+    """Numbers in a flat observation; ValueError if the description is invalid."""
     match description:
-        case ["box" | "multi_binary", list(shape)] if all(map(_is_size, shape)):
+        case ["box" | "pixels" | "multi_binary", list(shape)] if all(map(_is_size, shape)):
             return int(np.prod(shape, dtype=np.int64))
         case ["discrete", n, start] if _is_size(n) and type(start) is int:
             return n
@@ -66,7 +128,7 @@ def flat_size(description: Any) -> int:
         case ["dict", dict(parts)]:
             return sum(map(flat_size, parts.values()))
         case _:
-            raise ValueError("it describes no space of observations")
+            raise ValueError("not the description of an observation space")
 
 
 def _is_size(value: Any) -> bool:
@@ -79,7 +141,7 @@ def flatten_observation(description: Description, observation: Any) -> np.ndarra
     if found is None:
         found = _flatten(description, observation, batch=True)
     if found is None:
-        raise NotThisSpace("it is no observation of the policy's environment")
+        raise NotThisSpace("not an observation of the policy's environment")
     return found
 
 
@@ -105,8 +167,11 @@ def _flatten(description: Description, value: Any, batch: bool) -> np.ndarray | 
     if (batch and array.ndim == 0) or array.dtype.kind not in "biuf":
         return None
     lead = array.shape[:1] if batch else ()
-    if kind in ("box", "multi_binary"):
-        return array.reshape(*lead, -1).astype(np.float32) if list(axes) == description[1] else None
+    if kind in ("box", "pixels", "multi_binary"):
+        if list(axes) != description[1]:
+            return None
+        flat = array.reshape(*lead, -1).astype(np.float32)
+        return flat * PIXEL_SCALE if kind == "pixels" else flat
     sizes, starts = description[1:]
     if kind == "discrete":
         if axes not in ((), (1,)):

@@ -47,10 +47,10 @@ def refuse_mask(env: gymnasium.Env, info: dict[str, Any], name: str) -> None:
 
 
 def checked_mask(given: Any, num_actions: int) -> np.ndarray:
-    """A mask as booleans, (..., actions); ValueError if it is none."""
+    """A mask as booleans, (..., actions); ValueError if it is not one."""
     mask = np.asarray(given)
     if mask.ndim == 0 or mask.shape[-1] != num_actions:
-        found = "no vector" if mask.ndim == 0 else f"of {mask.shape[-1]}"
+        found = "not a vector" if mask.ndim == 0 else f"of {mask.shape[-1]}"
         raise ValueError(f"an action mask is {found}, but there are {num_actions} actions")
     if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
         raise ValueError("an action mask holds something else than true and false")
@@ -75,7 +75,7 @@ def read_mask(
     ended: bool = False,
     terminated: bool = False,
 ) -> np.ndarray:
-    """The mask of what an environment shows now, (actions,); ValueError if it is none.
+    """The mask of what an environment shows now, (actions,); ValueError if it is not one.
 
     Nobody acts where an episode ended: there, a missing mask allows everything, and so does an
     empty one after a termination.

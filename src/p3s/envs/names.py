@@ -48,19 +48,19 @@ class EnvName:
 
     @classmethod
     def from_json(cls, values: Any) -> EnvName:
-        """The name in a file: ValueError if it makes no sense."""
+        """The name in a file: ValueError if it is invalid."""
         known = {"id", "delay", "kwargs", "note", "wrappers"}
         if not isinstance(values, dict) or not values.keys() <= known:
-            raise ValueError("it describes no environment")
+            raise ValueError("not the name of an environment")
         wrappers = values.get("wrappers", [])
         named = isinstance(wrappers, list | tuple)
         if not named or not all(isinstance(word, str) for word in wrappers):
-            raise ValueError("its wrappers make no sense")
+            raise ValueError("its wrappers are not a list of text")
         given: dict[str, Any] = {**values, "wrappers": tuple(wrappers)}
         name = cls(**given)
         words = isinstance(name.id, str) and isinstance(name.note, str | None)
         if not words or not isinstance(name.kwargs, dict):
-            raise ValueError("it describes no environment")
+            raise ValueError("not the name of an environment")
         if name.delay is not None:
             checked_delay(name.delay)
         return name
@@ -78,6 +78,13 @@ class EnvName:
             return None
         own = gymnasium.registry.get(spec.kwargs.get("env_id", ""))
         return (spec if own is None else own).max_episode_steps
+
+    @property
+    def payment(self) -> Delay | None:
+        """When rewards are paid, if by a delay that is known of."""
+        if self.delay is None and self.id.startswith("p3s/Delayed") and not self.wrappers:
+            return self.kwargs.get("delay", PAPER_DELAY)
+        return self.delay
 
     @property
     def is_delayed(self) -> bool:

@@ -74,13 +74,13 @@ def _decode(value: Any) -> Any:
         generator = np.random.Generator(np.random.PCG64(0))
         generator.bit_generator.state = _decode(content)
         return generator
-    raise ValueError(f"{kind!r} is no kind of plain value")
+    raise ValueError(f"{kind!r} is not a kind of plain value")
 
 
 def _number_type(name: str) -> np.dtype[Any]:
     dtype = np.dtype(name)
     if dtype.kind not in "biufc":
-        raise ValueError(f"{name!r} is no type of numbers")
+        raise ValueError(f"{name!r} is not a type of numbers")
     return dtype
 
 

@@ -48,4 +48,4 @@ def memory_file(size: int) -> tuple[int, str]:
             os.unlink(path)
             continue
         return handle, path
-    raise UserError(f"there is no room for {size:,} bytes that processes share: env_workers 0")
+    raise UserError(f"cannot allocate {size:,} bytes of shared memory: use --env-workers 0")

@@ -11,7 +11,7 @@ from p3s.envs import Adapter
 from p3s.envs.copies import LocalCopies
 from p3s.envs.shared_memory import Layout, attach
 from p3s.types import EnvSpec, Episode
-from p3s.worker_process import Handler, serve
+from p3s.workers.process import Handler, serve
 
 
 class Held:

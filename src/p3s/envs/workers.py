@@ -21,18 +21,12 @@ from typing import Any
 import numpy as np
 
 from p3s.envs import Adapter
-from p3s.envs.copies import (
-    Environments,
-    LocalCopies,
-    Steps,
-    equal_parts,
-    join_snapshots,
-    split_snapshot,
-)
+from p3s.envs.copies import Environments, LocalCopies, Steps, join_snapshots, split_snapshot
 from p3s.envs.shared_memory import Layout, attach, memory_file, shared_size
 from p3s.errors import TrainingStopped, UserError, note
+from p3s.machine import equal_parts
 from p3s.types import Episode, Transition
-from p3s.worker_process import CannotWork, WorkerDied, WorkerProcess, pickled
+from p3s.workers.process import CannotWork, WorkerDied, WorkerProcess, pickled
 
 MODULE = "p3s.envs.worker"
 START_SECONDS = 60.0
@@ -41,17 +35,17 @@ START_SECONDS = 60.0
 
 def make_copies(
     make: Callable[[], Adapter],
-    num_copies: int,
+    copies: range,
     seed: int,
-    num_workers: int,
+    num_workers: int = 0,
     restarts: int = 0,
     step_limit: float | None = None,
 ) -> Environments:
-    """Copies in this process, or in workers."""
+    """These copies of a population's environments, in this process or in workers."""
     if num_workers == 0:
-        return LocalCopies(make, num_copies, seed)
+        return LocalCopies(make, len(copies), seed, copies.start)
     try:
-        return WorkerCopies(make, num_copies, seed, num_workers, restarts, step_limit)
+        return WorkerCopies(make, len(copies), seed, num_workers, restarts, step_limit)
     except CannotWork as error:
         raise UserError(f"env_workers must be 0 for this environment: {error}") from error
 
@@ -111,7 +105,7 @@ class WorkerCopies:
             episode for episodes in self._ask("step", orders) for episode in episodes
         ]
         for episode in ended:
-            self._num_episodes[episode.learner] += 1
+            self._num_episodes[episode.copy] += 1
         before, shared = self.observations, self._shared
         self.observations = np.array(shared["observations"])
         steps = Transition(
@@ -240,7 +234,7 @@ class WorkerCopies:
         note(f"{died}: restarted, and its episodes are lost; {self._restarts_left} restarts left")
         self.workers[index] = WorkerProcess(MODULE, self._orders[index])
         try:
-            self._receive(index, self._send(index, "about", None))  # its start is no step
+            self._receive(index, self._send(index, "about", None))  # its start is not a step
         except WorkerDied as again:
             self._replace(index, again)
             return

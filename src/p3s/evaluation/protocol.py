@@ -28,9 +28,10 @@ from p3s.errors import note
 from p3s.evaluation.playing import EPISODES_TOGETHER, Player, Stream, Unit, cut_into_units
 from p3s.evaluation.workers import Workers
 from p3s.experience.normalization import Scaling
-from p3s.trees import pick
+from p3s.machine import available_cores
+from p3s.trees import unstack
 from p3s.types import Params
-from p3s.worker_process import CannotWork, available_cores
+from p3s.workers.process import CannotWork
 
 WORTH_WORKERS = 2.0
 """Seconds of an evaluation from which on workers are started for the next ones."""
@@ -257,9 +258,3 @@ def done(returns: np.ndarray) -> Future[np.ndarray]:
     future: Future[np.ndarray] = Future()
     future.set_result(returns)
     return future
-
-
-def unstack(policies: Params) -> list[Params]:
-    """Stacked policies one by one, on the host."""
-    on_host = jax.device_get(policies)
-    return [pick(on_host, index) for index in range(len(jax.tree.leaves(on_host)[0]))]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from p3s.evaluation.protocol import Evaluator, PendingEvaluation
-from p3s.policy import Policy, policy_maker
+from p3s.experience.normalization import Scaling
+from p3s.learning.counters import Counters
+from p3s.policies.policy import Policy
 from p3s.types import Params
-
-if TYPE_CHECKING:
-    from p3s.train import Training
-
 
 MOST_UNDER_WAY = 3
 """Evaluations that may be played at a time; each holds the policies of all learners."""
@@ -37,21 +35,21 @@ class EvaluationQueue:
         self.evaluator = evaluator
         self._begun: deque[Begun] = deque()
 
-    def begin(self, training: Training) -> None:
-        """Begin to evaluate the population as it is now."""
-        scheme, counters = training.scheme, training.counters
-        policies = training.champions()
-        pending = self.evaluator.begin(
-            policies,
-            scheme.extra_champions,
-            scheme.best(training.returns.values),
-            training.options.evaluation_episodes,
-            counters.total_steps,
-            training.scaling,
-        )
-        counts = {"step": counters.total_steps, "updates": counters.total_updates}
-        seconds, policy = round(counters.seconds, 3), policy_maker(training)
-        self._begun.append(Begun(pending, counts, seconds, policies, policy))
+    def begin(
+        self,
+        policies: list[Params],
+        extras: tuple[str, ...],
+        chief_pick: int | None,
+        episodes: int,
+        scaling: Scaling | None,
+        counters: Counters,
+        policy: Callable[[int, Params], Policy],
+    ) -> None:
+        """Begin to evaluate these policies, see `Evaluator.begin`; None for those in shards."""
+        step = counters.total_steps
+        pending = self.evaluator.begin(policies, extras, chief_pick, episodes, step, scaling)
+        counts = {"step": step, "updates": counters.total_updates}
+        self._begun.append(Begun(pending, counts, round(counters.seconds, 3), policies, policy))
 
     @property
     def under_way(self) -> bool:

@@ -10,7 +10,7 @@ from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.evaluation.playing import Player
 from p3s.learning import devices
-from p3s.worker_process import Handler, serve
+from p3s.workers.process import Handler, serve
 
 
 def begin(

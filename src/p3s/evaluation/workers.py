@@ -18,7 +18,7 @@ from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.errors import TrainingStopped
 from p3s.evaluation.playing import Unit
-from p3s.worker_process import CannotWork, WorkerDied, WorkerProcess, pickled
+from p3s.workers.process import CannotWork, WorkerDied, WorkerProcess, pickled
 
 MOST_DEATHS = 3
 """A unit whose workers died this often is given up."""

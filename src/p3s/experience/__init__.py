@@ -35,10 +35,10 @@ class Experience(Protocol):
         """Store one step of these copies, (copies, ...); ended: whose episode ended with it."""
         ...
 
-    def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
+    def take(self, update: int, num_batches: int, num_pending: int) -> Batches | None:
         """What this update learns from.
 
-        coming: as if this many more transitions had been added; None if one of those is needed.
+        num_pending: as if this many more had been added; None if one of those is needed.
         """
         ...
 

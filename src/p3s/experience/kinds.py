@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.algorithms.on_policy import OnPolicy
-from p3s.config import Config
+from p3s.config.run import Config
 from p3s.experience import Experience
-from p3s.experience.normalization import Unnormalized
+from p3s.experience.credit import Credit
+from p3s.experience.normalization import Normalizer
 from p3s.experience.replay import EVERYTHING, Replay
+from p3s.experience.reward_network import LearnedCredit
 from p3s.experience.reward_scale import RewardScale
-from p3s.experience.rollouts import LatestSteps
+from p3s.experience.rollouts import RolloutBuffer
+from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec
 
 
-def make_experience(config: Config, spec: EnvSpec, normalizer: Unnormalized) -> Experience:
-    """A replay, or for an on-policy algorithm the latest steps."""
-    algorithm = config.algorithm
-    if isinstance(algorithm, OnPolicy):
-        return LatestSteps(spec, algorithm.rollout_steps, normalizer)
-    return make_replay(config, spec, normalizer)
-
-
-def make_replay(
-    config: Config, spec: EnvSpec, normalizer: Unnormalized, own: slice = EVERYTHING
-) -> Replay:
-    """The replay of an off-policy algorithm; own: the learners that learn from it here."""
+def make_experience(
+    config: Config, spec: EnvSpec, normalizer: Normalizer, own: slice = EVERYTHING
+) -> Experience:
+    """A replay, or for an on-policy algorithm the latest steps; own: the learners that use it."""
     algorithm, options = config.algorithm, config.options
+    if isinstance(algorithm, OnPolicy):
+        return RolloutBuffer(spec, algorithm.rollout_steps, normalizer)
     assert isinstance(algorithm, OffPolicy)
     scaled = algorithm.normalize_rewards
     return Replay(
@@ -38,4 +35,18 @@ def make_replay(
         own,
         RewardScale(algorithm.discount_factor, algorithm.return_limit) if scaled else None,
         config.scheme.own_rows,
+        make_credit(config, spec),
     )
+
+
+def make_credit(config: Config, spec: EnvSpec) -> Credit | None:
+    """What says how steps are rewarded; None: the environment does."""
+    options, scheme = config.options, config.scheme
+    if options.credit == "none":
+        return None
+    exchange = 1 if options.shards is None else options.exchange_period
+    # Rounds of whole episodes learn between them, and never ahead of a step.
+    lag = exchange * scheme.num_envs if isinstance(scheme, StepScheme) else 0
+    if options.credit == "ircr":
+        return Credit(options.buffer_size, config.delay, lag)
+    return LearnedCredit(options.buffer_size, config.delay, lag, spec, options.seed)

@@ -13,7 +13,7 @@ standard normal of weight 1e-4.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -54,8 +54,8 @@ def identity_scaling(spec: EnvSpec) -> Scaling:
     return Scaling(np.zeros(size, np.float32), np.ones(size, np.float32))
 
 
-class Unnormalized:
-    """Observations as they are."""
+class Normalizer(Protocol):
+    """What a run's observations are scaled by."""
 
     scaling: Scaling | None = None
     """What observations are normalized by now."""
@@ -65,13 +65,20 @@ class Unnormalized:
 
     def snapshot(self) -> dict[str, Any]:
         """Arrays from which `resume` continues."""
-        return {}
+        ...
 
     def resume(self, values: dict[str, Any]) -> None:
         """Continue from a snapshot."""
 
 
-class RunningMoments(Unnormalized):
+class NoNormalizer(Normalizer):
+    """Observations as they are."""
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+
+class RunningMoments(Normalizer):
     """Mean and variance of all observations so far, in double precision."""
 
     def __init__(self, spec: EnvSpec) -> None:

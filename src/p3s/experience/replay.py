@@ -14,7 +14,9 @@ import numpy as np
 from p3s import keys
 from p3s.errors import UserError
 from p3s.experience import Batches
-from p3s.experience.normalization import Unnormalized, normalize
+from p3s.experience.credit import CREDIT_MARKS, ROW_BYTES, Credit
+from p3s.experience.episode_links import MARKS, EpisodeLinks, rows_of_steps
+from p3s.experience.normalization import Normalizer, normalize
 from p3s.experience.reward_scale import RewardScale
 from p3s.experience.rows import (
     empty_rows,
@@ -24,7 +26,7 @@ from p3s.experience.rows import (
     unpack_transitions,
     without_marks,
 )
-from p3s.experience.streams import MARKS, Streams, rows_of_steps
+from p3s.machine import available_memory
 from p3s.types import Array, EnvSpec, Transition
 
 EVERYTHING = slice(None)
@@ -64,42 +66,42 @@ class Ring:
         self.rows[start : start + len(rows)] = rows
 
     def sample(
-        self, rng: np.random.Generator, shape: tuple[int, ...], coming: int = 0
+        self, rng: np.random.Generator, shape: tuple[int, ...], num_pending: int = 0
     ) -> np.ndarray | None:
         """Rows drawn uniformly with replacement, shape + (columns,); None as in `draw`."""
-        places = self.draw(rng, shape, coming)
+        places = self.draw(rng, shape, num_pending)
         return None if places is None else self.rows[places]
 
     def draw(
         self,
         rng: np.random.Generator,
         shape: tuple[int, ...],
-        coming: int = 0,
+        num_pending: int = 0,
         own: slice = EVERYTHING,
         num_own: int = 0,
     ) -> np.ndarray | None:
         """Places of rows drawn uniformly with replacement.
 
-        coming: draw as if this many more rows had been added; None if one of those is drawn.
+        num_pending: draw as if this many more rows had been added; None if one of those is drawn.
         own: of the first axis only these; they are the same whoever draws them.
-        num_own: of the last axis, so many are drawn from the rows of one writer; the first axis
+        num_own: of the last axis, this many are drawn from the rows of one writer; the first axis
         counts the writers, which have added their rows in turns.
         """
-        filled = min(self.num_added + coming, self.capacity)
+        filled = min(self.num_added + num_pending, self.capacity)
         places = rng.integers(0, filled, shape)
         if num_own:
-            places[:, :num_own] = self._draw_own(rng, (shape[0], num_own), filled, coming)
+            places[:, :num_own] = self._draw_own(rng, (shape[0], num_own), filled, num_pending)
         places = places[own]
-        if coming and ((places - self.num_added) % self.capacity < coming).any():
+        if num_pending and ((places - self.num_added) % self.capacity < num_pending).any():
             return None
         return places
 
     def _draw_own(
-        self, rng: np.random.Generator, shape: tuple[int, int], filled: int, coming: int
+        self, rng: np.random.Generator, shape: tuple[int, int], filled: int, num_pending: int
     ) -> np.ndarray:
         """Places of rows of writer 0, 1, ...: row k was added by writer k modulo their number."""
         writers = np.arange(shape[0])[:, None]
-        end = self.num_added + coming
+        end = self.num_added + num_pending
         oldest = end - filled
         first = oldest + (writers - oldest) % shape[0]
         counts = -((first - end) // shape[0])
@@ -114,6 +116,7 @@ class Replay:
     own: the learners that learn from it here, if not all of them do.
     reward_scale: what the rewards of minibatches are divided by, if they are.
     own_share: the part of a minibatch that comes from its learner's own rows.
+    credit: what says how steps are rewarded, if not as the environment did.
     """
 
     def __init__(
@@ -122,19 +125,24 @@ class Replay:
         spec: EnvSpec,
         batch_size: int,
         seed: int,
-        normalizer: Unnormalized,
+        normalizer: Normalizer,
         num_steps: int = 1,
         own: slice = EVERYTHING,
         reward_scale: RewardScale | None = None,
         own_share: float = 0.0,
+        credit: Credit | None = None,
     ) -> None:
         marked = reward_scale is not None
-        self._note = check_memory(capacity, spec, num_steps, marked)
+        self._note = check_memory(capacity, spec, num_steps, marked, credit is not None)
+        self._credit = credit
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
         self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
-        self._streams = Streams(capacity) if num_steps > 1 else None
+        linked = num_steps > 1 or credit is not None
+        self._links = EpisodeLinks(capacity) if linked else None
         self._rewards, self._num_own = reward_scale, round(own_share * batch_size)
-        self._marks = MARKS if marked or self._streams is not None else ()
+        self._marks = MARKS if marked or linked else ()
+        if credit is not None:
+            self._marks = CREDIT_MARKS
         self.ring = Ring(empty_rows(capacity, spec, self._marks))
 
     def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
@@ -146,45 +154,68 @@ class Replay:
         """One step of these copies as rows for `insert`, here or in another replica."""
         rows = pack(self._spec, transitions, self._marks)
         if self._marks:
-            fields(rows, self._spec, self._marks)["back"] = [copy in ended for copy in copies]
+            view = fields(rows, self._spec, self._marks)
+            view["steps_back"] = [copy in ended for copy in copies]
         return rows
 
     def insert(self, rows: np.ndarray, copies: Sequence[int]) -> None:
-        """Store one step of these copies; until now `back` says whose episode ended with it."""
+        """Store one step of these copies; `steps_back` still says whose episode ended with it."""
         if self._marks:
             view = fields(rows, self._spec, self._marks)
-            ended = [copy for copy, over in zip(copies, view["back"], strict=True) if over]
+            ended = [copy for copy, over in zip(copies, view["steps_back"], strict=True) if over]
+            first = self.ring.num_added
             if self._rewards is not None:
                 self._rewards.see(view["reward"], copies, ended)
-            if self._streams is not None:
-                view["back"] = self._streams.add(self.ring.num_added, copies, ended)
+            if self._links is not None:
+                view["steps_back"] = self._links.add(first, copies, ended)
+            if self._credit is not None:
+                self._credit.add(first, copies, ended, view)
         self.ring.add(rows)
 
     def observations_of(self, rows: np.ndarray) -> np.ndarray:
         """What was acted on in these rows, (rows, ...)."""
         return fields(rows, self._spec, self._marks)["observation"]
 
-    def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
+    def take(self, update: int, num_batches: int, num_pending: int) -> Batches | None:
         rng = keys.generator(self._seed, "replay", update)
         shape = num_batches, self._batch_size
-        places = self.ring.draw(rng, shape, coming, self._own, self._num_own)
-        rows = None if places is None else self._rows_at(places, coming)
+        if self._credit is not None and self._credit.advance(self.ring.num_added, num_pending):
+            self._credit.learn(update, self.ring.rows, self._normalizer.scaling)
+            rows = self._credited_rows(self._credit, self._credit.draw(rng, shape)[self._own])
+        else:
+            places = self.ring.draw(rng, shape, num_pending, self._own, self._num_own)
+            rows = None if places is None else self._rows_at(places, num_pending)
         if rows is None:
             return None
         if self._rewards is not None:
             view = fields(rows, self._spec, num_steps=self._num_steps)
-            view["reward"] /= self._rewards.divisor(coming > 0)
+            view["reward"] /= self._rewards.divisor(num_pending > 0)
         return Batches(rows, self._normalizer.scaling)
 
-    def _rows_at(self, places: np.ndarray, coming: int) -> np.ndarray | None:
-        """What minibatches hold of these places; None if a coming row may belong to it."""
-        if self._streams is None:
+    def _rows_at(self, places: np.ndarray, num_pending: int) -> np.ndarray | None:
+        """What minibatches hold of these places; None if a pending row may belong to it."""
+        if self._links is None or self._num_steps == 1:
             rows = self.ring.rows[places]
             return without_marks(rows, self._spec) if self._marks else rows
-        steps = self._streams.steps_from(places, self._num_steps)
-        if coming and self._streams.is_open(steps[:-1]):
+        steps = self._links.steps_from(places, self._num_steps)
+        if num_pending and self._links.is_open(steps[:-1]):
             return None
-        return rows_of_steps(self._spec, self.ring.rows, steps)
+        return rows_of_steps(self._spec, self.ring.rows, steps, self._marks)
+
+    def _credited_rows(self, credit: Credit, places: np.ndarray) -> np.ndarray:
+        """What minibatches hold of these places, with the rewards that credit gives them.
+
+        A return of several steps ends where the steps with credit do.
+        """
+        ring, scaling = self.ring.rows, self._normalizer.scaling
+        if self._num_steps == 1:
+            rows = without_marks(ring[places], self._spec)
+            fields(rows, self._spec)["reward"] = credit.rewards(places, ring, scaling)
+            return rows
+        assert self._links is not None
+        steps = credit.with_credit(self._links.steps_from(places, self._num_steps))
+        rewards = credit.rewards(steps, ring, scaling)
+        return rows_of_steps(self._spec, ring, steps, self._marks, rewards)
 
     def observations(self, rng: np.random.Generator) -> np.ndarray:
         rows = self.ring.sample(rng, (self._batch_size,))
@@ -193,7 +224,8 @@ class Replay:
 
     def largest_reward(self) -> float | None:
         rows = fields(self.ring.rows[: self.ring.size], self._spec, self._marks)
-        return float(np.abs(rows["reward"]).max(initial=0.0))
+        largest = float(np.abs(rows["reward"]).max(initial=0.0))
+        return largest if self._credit is None else self._credit.largest_reward(largest)
 
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Transition:
@@ -204,49 +236,59 @@ class Replay:
             part.cut()
 
     def describe(self) -> str:
-        return self._note
+        return self._note if self._credit is None else f"{self._note}; credit {self._credit.name}"
 
     def snapshot(self) -> dict[str, Any]:
         # Checkpoints write the ring, in segments.
         return {name: value for part in self._parts for name, value in part.snapshot().items()}
 
     def resume(self, values: dict[str, Any]) -> None:
-        if self._streams is not None:
-            back = fields(self.ring.rows, self._spec, self._marks)["back"]
-            self._streams.resume(values, self.ring.num_added, back)
+        rows = fields(self.ring.rows, self._spec, self._marks)
+        if self._links is not None:
+            self._links.resume(values, self.ring.num_added, rows["steps_back"])
+            if self._credit is not None:
+                latest = self._links.latest
+                self._credit.resume(values, self.ring.num_added, rows, latest)
         if self._rewards is not None:
             self._rewards.resume(values)
 
     @property
-    def _parts(self) -> list[Streams | RewardScale]:
+    def _parts(self) -> list[EpisodeLinks | RewardScale | Credit]:
         """What it remembers beside the rows."""
-        return [part for part in (self._streams, self._rewards) if part is not None]
+        parts = (self._links, self._rewards, self._credit)
+        return [part for part in parts if part is not None]
 
 
-def memory_needed(capacity: int, spec: EnvSpec, num_steps: int = 1, marked: bool = False) -> int:
+def memory_needed(
+    capacity: int,
+    spec: EnvSpec,
+    num_steps: int = 1,
+    marked: bool = False,
+    credited: bool = False,
+) -> int:
     """Bytes that a replay takes when it is full; marked: rows say where episodes end."""
+    link = np.dtype(np.int64).itemsize
+    if credited:
+        return capacity * (record(spec, CREDIT_MARKS).itemsize + link + ROW_BYTES)
     if num_steps == 1:
         return capacity * record(spec, MARKS if marked else ()).itemsize
-    return capacity * (record(spec, MARKS).itemsize + np.dtype(np.int64).itemsize)
+    return capacity * (record(spec, MARKS).itemsize + link)
 
 
-def check_memory(capacity: int, spec: EnvSpec, num_steps: int = 1, marked: bool = False) -> str:
+def check_memory(
+    capacity: int,
+    spec: EnvSpec,
+    num_steps: int = 1,
+    marked: bool = False,
+    credited: bool = False,
+) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
-    needed, free = memory_needed(capacity, spec, num_steps, marked), available_memory()
+    needed = memory_needed(capacity, spec, num_steps, marked, credited)
+    free = available_memory()
     if free is not None and needed > free:
-        fits = int(0.8 * free) // memory_needed(1, spec, num_steps, marked)
+        fits = int(0.8 * free) // memory_needed(1, spec, num_steps, marked, credited)
         raise UserError(
             f"a replay of {capacity:,} transitions takes {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free: --buffer-size {fits} would fit"
         )
     return f"replay: {capacity:,} transitions, up to {needed / 1e6:,.0f} MB"
-
-
-def available_memory() -> int | None:
-    """Bytes that can be allocated without swapping, where the system tells."""
-    try:
-        with open("/proc/meminfo") as lines:
-            values = dict(line.split(":", 1) for line in lines)
-        return int(values["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None

@@ -45,7 +45,7 @@ class RecentReturns:
 
     def add(self, episode: Episode) -> None:
         """Count a finished episode."""
-        own = self.values[episode.learner]
+        own = self.values[episode.copy]
         own[:-1] = own[1:]
         own[-1] = episode.total
 
@@ -75,7 +75,7 @@ class FadingReturns(RecentReturns):
         self._weights = np.zeros(num_copies)
 
     def add(self, episode: Episode) -> None:
-        copy = episode.learner
+        copy = episode.copy
         kept = self._weights[copy] * np.exp(-episode.length / self._memory)
         before = self.values[copy, 0] if kept > 0 else 0.0
         self._weights[copy] = kept + 1.0

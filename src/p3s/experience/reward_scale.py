@@ -56,9 +56,9 @@ class RewardScale:
             return 1.0
         return max(deviation + EPSILON, self._largest / (self._limit or np.inf))
 
-    def divisor(self, coming: bool) -> np.float32:
-        """What an update divides rewards by; coming: the latest step is still to be counted."""
-        return np.float32(self._now if coming else self._before)
+    def divisor(self, pending: bool) -> np.float32:
+        """What an update divides rewards by; pending: the latest step is still to be counted."""
+        return np.float32(self._now if pending else self._before)
 
     def cut(self) -> None:
         """The episodes in progress will not continue."""

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from p3s.experience import Batches
-from p3s.experience.normalization import Unnormalized, normalize
+from p3s.experience.normalization import Normalizer, normalize
 from p3s.experience.rows import empty_rows, fields, unpack
 from p3s.types import Array, EnvSpec, Rollout, Transition
 
 MARKS = ("ended", "present")
 
 
-class LatestSteps:
+class RolloutBuffer:
     """The rows of one environment copy since the last update."""
 
     ring = None  # a snapshot holds every row
 
-    def __init__(self, spec: EnvSpec, padded_to: int, normalizer: Unnormalized) -> None:
+    def __init__(self, spec: EnvSpec, padded_to: int, normalizer: Normalizer) -> None:
         self._spec, self._padded_to = spec, padded_to
         self._normalizer = normalizer
         self._rows: list[np.ndarray] = []
@@ -40,9 +40,9 @@ class LatestSteps:
         view["ended"], view["present"] = bool(ended), 1
         self._rows.append(row[0])
 
-    def take(self, update: int, num_batches: int, coming: int) -> Batches | None:
+    def take(self, update: int, num_batches: int, num_pending: int) -> Batches | None:
         """All rows, padded, as one minibatch; none are left."""
-        if coming:
+        if num_pending:
             return None
         count = len(self._rows)
         padded = -(-count // self._padded_to) * self._padded_to

@@ -6,8 +6,8 @@ A row is a packed record; its fields, in order:
 
 With float32 observations an array of rows is float32 itself. With uint8 images it is uint8, and
 the device reads the float32 fields out of their bytes. Rollouts add two fields, `ended` and
-`present`, and a replay of several-step returns or of normalized rewards one, `back`. A row of a
-several-step return has as many rewards and discounts as steps.
+`present`, and a replay of several-step returns or of normalized rewards one, `steps_back`. A row of
+a several-step return has as many rewards and discounts as steps.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Checkup:
         self._largest_return = 0.0
 
     def signs(self, state: Any, means: dict[str, list[float]], updates: int) -> Signs:
-        """What is seen of these learners after so many updates; means: of their metrics."""
+        """What is seen of these learners after this many updates; means: of their metrics."""
         if not isinstance(self._scheme, StepScheme):
             return {}
         learners = np.asarray(state.indices).tolist()

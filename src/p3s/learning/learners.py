@@ -15,7 +15,8 @@ import jax.numpy as jnp
 
 from p3s import keys
 from p3s.algorithms import Algorithm
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.learning.metrics import VALUE_LOSS, policy_loss_name, recorded
+from p3s.types import EnvSpec, Guide, Learner, Params, Recorded, Transition
 
 Coupling = Callable[[jax.Array, Params], jax.Array]
 """A learner's place and its policy -> a further term of that policy's loss."""
@@ -42,7 +43,7 @@ def update_learners(
     with_policy: bool,
     own_fields: dict[str, jax.Array] | None = None,
     coupling: Coupling | None = None,
-) -> tuple[Learner, Metrics]:
+) -> tuple[Learner, Recorded]:
     """One update of each learner on its own minibatch.
 
     batches: (learners, batch, ...); guide.policy is shared, guide.weight is (learners,).
@@ -58,15 +59,16 @@ def update_learners(
         learner_key: jax.Array,
         own: dict[str, jax.Array],
         place: jax.Array,
-    ) -> tuple[Learner, Metrics]:
+    ) -> tuple[Learner, Recorded]:
         one = replace(algorithm, **own)
         value_key, policy_key = jax.random.split(learner_key)
-        learner, metrics = one.value_step(learner, batch, value_key)
+        learner, told = one.value_step(learner, batch, value_key)
+        metrics = recorded(told, VALUE_LOSS)
         if with_policy:
             term = None if coupling is None else partial(coupling, place)
             pull = Guide(guide.policy, weight, term)
-            learner, more = one.policy_step(learner, batch, pull, policy_key)
-            metrics = {**metrics, **more}
+            learner, told = one.policy_step(learner, batch, pull, policy_key)
+            metrics |= recorded(told, policy_loss_name(algorithm))
         else:
             learner = one.between_policy_steps(learner, batch)
         return learner, metrics

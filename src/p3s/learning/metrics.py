@@ -1,4 +1,4 @@
-"""What learning reports between two rows of metrics.jsonl."""
+"""What learning reports between two rows of metrics.jsonl, and the names that it has there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from p3s.errors import TrainingStopped
-from p3s.learning.counters import Counters
-from p3s.types import Episode
+from p3s.algorithms import Algorithm
+from p3s.errors import TrainingStopped, UserError
+from p3s.types import Metrics, Recorded
+
+Window = dict[str, Any]
+"""Sums and counts of metrics by name: what a `MetricsWindow` holds."""
+VALUE_LOSS, POLICY_LOSS = "value_loss", "policy_loss"
+
+
+def recorded(metrics: Metrics, loss: str) -> Recorded:
+    """The metrics of a step by name, without those that it does not have.
+
+    loss: what its loss is called.
+    """
+    if not isinstance(metrics, Metrics):
+        kind = type(metrics).__name__
+        raise UserError(f"value_step and policy_step return p3s.types.Metrics, not a {kind}")
+    values = {
+        loss: metrics.loss,
+        "target_mean": metrics.target_mean,
+        "guide_distance": metrics.guide_distance,
+        **(metrics.more or {}),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def policy_loss_name(algorithm: Algorithm) -> str:
+    """What the loss of its policy step is called: without a policy it is that of the values."""
+    return POLICY_LOSS if algorithm.has_own_policy else VALUE_LOSS
 
 
 class MetricsWindow:
-    """Sums of metrics, and training episodes, since the last row of metrics.jsonl.
+    """Sums of metrics since the last row of metrics.jsonl.
 
     first: the first learner, where these are a part of the population.
     """
@@ -27,8 +53,6 @@ class MetricsWindow:
         """Begin anew, after a row was written."""
         self.sums: dict[str, np.ndarray] = {}
         self.counts: dict[str, int] = {}
-        self.episodes: list[list[Any]] = []
-        self.lost: list[int] = []
 
     def add(self, names: tuple[str, ...], values: np.ndarray) -> None:
         """Count one update's metrics, (metrics, learners); a non-finite one may stop the run."""
@@ -42,41 +66,22 @@ class MetricsWindow:
             self.sums[name] = self.sums.get(name, 0.0) + row
             self.counts[name] = self.counts.get(name, 0) + 1
 
-    def add_episode(self, episode: Episode) -> None:
-        """Note a finished training episode."""
-        self.episodes.append(list(episode))
-
-    def add_lost(self, learners: list[int]) -> None:
-        """Note training episodes that broke off without an end."""
-        self.lost += learners
-
     def means(self) -> dict[str, list[float]]:
         """Each metric's mean since the last row, for each learner."""
-        return {name: (total / self.counts[name]).tolist() for name, total in self.sums.items()}
+        return means_of(self.snapshot())
 
-    def row(self, counters: Counters, recent_returns: list[float]) -> dict[str, Any]:
-        """One row of metrics.jsonl; the window begins anew."""
-        seconds = max(counters.seconds, 1e-9)
-        row = {
-            "step": counters.total_steps,
-            "updates": counters.total_updates,
-            "seconds": round(seconds, 3),
-            "steps_per_second": round(counters.total_steps / seconds, 1),
-            "recent_returns": recent_returns,
-            "episodes": self.episodes,
-            "learners": self.means(),
-            **({"lost_episodes": self.lost} if self.lost else {}),
-        }
-        self.clear()
-        return row
-
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> Window:
         """Values from which `resume` continues."""
         sums = {name: total.tolist() for name, total in self.sums.items()}
-        return {"sums": sums, "counts": self.counts, "episodes": self.episodes, "lost": self.lost}
+        return {"sums": sums, "counts": dict(self.counts)}
 
-    def resume(self, values: dict[str, Any]) -> None:
+    def resume(self, values: Window) -> None:
         """Continue from a snapshot."""
         self.sums = {name: np.asarray(total) for name, total in values["sums"].items()}
-        self.counts, self.episodes = dict(values["counts"]), list(values["episodes"])
-        self.lost = list(values.get("lost", ()))
+        self.counts = dict(values["counts"])
+
+
+def means_of(window: Window) -> dict[str, list[float]]:
+    """Each metric's mean, for each learner."""
+    counts = window["counts"]
+    return {name: [total / counts[name] for total in sums] for name, sums in window["sums"].items()}

@@ -24,7 +24,7 @@ from p3s.experience.normalization import Scaling, normalize_batches
 from p3s.learning.devices import compiler_options, learner_mesh, library_for, place
 from p3s.schemes import Scheme
 from p3s.trees import pick
-from p3s.types import EnvSpec, Metrics
+from p3s.types import EnvSpec, Recorded
 
 Unpack = Callable[[EnvSpec, Any], Any]
 """Makes what a scheme learns from out of the rows that `learn` is given."""
@@ -130,7 +130,7 @@ class Compiled:
 
         def learn(
             with_policy: bool, state: Any, rows: Any, scaling: Scaling | None, key: Any, update: Any
-        ) -> tuple[Any, Metrics]:
+        ) -> tuple[Any, Recorded]:
             batches = normalize_batches(unpack(spec, rows), scaling)
             return scheme.learn(state, batches, jax.random.fold_in(key, update), with_policy)
 

@@ -1,6 +1,7 @@
 """The clock of a scheme, on the host: who acts at a step, and what is due after it.
 
-EveryStep       all copies step together; updates follow every step, a review every M own steps
+EveryStep       all copies step together; updates follow every step, or every few steps where there
+                are less than one per step; a review every M own steps
 WholeEpisodes   rounds: every copy plays its episodes and waits for the others; then a review, and
                 updates for the steps that the round took, before the next round begins
 FullRollout     one copy steps; an update follows when its rollout is full
@@ -8,15 +9,20 @@ FullRollout     one copy steps; an update follows when its rollout is full
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import floor
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from p3s.algorithms.on_policy import OnPolicy
 
+SMALLEST_SHARE = 1_000_000
+"""Own steps that one update may be spread over."""
+
 
 class Due(NamedTuple):
-    """What follows a step, in this order; the backlog is worked off before the next step."""
+    """What follows a step, in this order; the backlog is run before the next step."""
 
     updates: int = 0
     review: bool = False
@@ -48,22 +54,31 @@ class Rhythm(Protocol):
 
 
 class EveryStep:
-    """All copies step together, and learning follows every step."""
+    """All copies step together, and learning follows every step.
 
-    def __init__(self, num_envs: int, initial_steps: int, updates: int, review_period: int) -> None:
+    updates: per step. 0.25 means one after steps 4, 8, 12, ... from T_initial on.
+    """
+
+    def __init__(
+        self, num_envs: int, initial_steps: int, updates: int | float, review_period: int
+    ) -> None:
         self._all = np.arange(num_envs)
-        self._initial_steps, self._updates = initial_steps, updates
+        self._initial_steps = initial_steps
+        # Exact, so that 0.1 is one update in ten steps however many steps there are.
+        self._updates = Fraction(updates).limit_denominator(SMALLEST_SHARE)
         self._review_period = review_period
 
     def active(self, steps_left: int) -> np.ndarray:
         return self._all
 
     def updates_after(self, time_step: int) -> int:
-        return self._updates if time_step >= self._initial_steps else 0
+        if time_step < self._initial_steps:
+            return 0
+        return floor(time_step * self._updates) - floor((time_step - 1) * self._updates)
 
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
-        updates = self.updates_after(time_step)
-        return Due(updates, updates > 0 and time_step % self._review_period == 0)
+        review = time_step >= self._initial_steps and time_step % self._review_period == 0
+        return Due(self.updates_after(time_step), review)
 
     def snapshot(self) -> dict[str, Any]:
         return {}

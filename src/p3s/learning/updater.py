@@ -4,7 +4,7 @@ What is random follows from seed, name and number, so the minibatches of an upda
 before the step that makes it due. Three things overlap with the environments' work, without
 changing any result; `overlap=False` does without them:
 
-    run ahead     updates whose minibatches hold none of the coming step's transitions are
+    run ahead     updates whose minibatches hold no transition of the pending step are
                   dispatched before that step
     act ahead     an update that leaves the policies as they are need not finish before the
                   next actions are computed
@@ -19,14 +19,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from p3s import chief, keys
+from p3s import keys
+from p3s.envs.masked_observations import allowed_only, split_mask
 from p3s.experience import Batches, Experience
-from p3s.experience.normalization import Unnormalized, normalize
-from p3s.experience.returns import RecentReturns
+from p3s.experience.normalization import Normalizer, normalize
 from p3s.learning.counters import Counters
 from p3s.learning.metrics import MetricsWindow
 from p3s.learning.program import Pattern, Program, repeated_unit
-from p3s.masks import allowed_only, split_mask
 from p3s.schemes import Scheme
 from p3s.trees import flatten_names, unflatten_names
 from p3s.types import EnvSpec
@@ -35,7 +34,7 @@ BACKLOG_STRETCH = 16
 """Updates of a backlog that are compiled as one call; a callback may stop the run in between."""
 LONGEST_UNIT = 8
 """The updates of a pattern's unit are compiled one by one: a longer unit takes minutes, and is
-worked off in runs of equal updates instead."""
+run as equal updates one after another instead."""
 
 
 class Updater:
@@ -50,7 +49,7 @@ class Updater:
         spec: EnvSpec,
         seed: int,
         experience: Experience,
-        normalizer: Unnormalized,
+        normalizer: Normalizer,
         counters: Counters,
         overlap: bool = True,
         num_devices: int | None = None,
@@ -93,9 +92,9 @@ class Updater:
 
     # ------------------------------------------------------------------ learning
 
-    def run_ahead(self, due: int, coming: int) -> None:
-        """Begin the updates due after this step, unless they need one of the coming transitions."""
-        self._done_early = self._learn_all(due, coming) if self._overlap else 0
+    def run_ahead(self, due: int, num_pending: int) -> None:
+        """Begin the updates due after this step, unless they need a pending transition."""
+        self._done_early = self._learn_all(due, num_pending) if self._overlap else 0
 
     def update(self, due: int, observations: np.ndarray) -> None:
         """The updates due after a step that were not done early.
@@ -117,7 +116,7 @@ class Updater:
         """Take on updates that have to be done before the next step."""
         self._counters.backlog, self._counters.backlog_done = due, 0
 
-    def work_off(self) -> bool:
+    def run_backlog(self) -> bool:
         """Some updates of the backlog; False if there was none."""
         left = self._counters.backlog - self._counters.backlog_done
         if left <= 0:
@@ -140,26 +139,26 @@ class Updater:
             for index in range(count)
         )
 
-    def _learn_all(self, due: int, coming: int = 0) -> int:
-        """The updates due, up to the first that needs a coming transition; how many were done."""
+    def _learn_all(self, due: int, num_pending: int = 0) -> int:
+        """The updates due, up to the first that needs a pending transition; how many were done."""
         pattern = self._pattern(due)
         stretches = [due] if due else []
         if due and len(repeated_unit(pattern)) > LONGEST_UNIT:
             stretches = [len(list(run)) for _, run in groupby(pattern)]
         done = 0
         for count in stretches:
-            if not self._learn(count, coming):
+            if not self._learn(count, num_pending):
                 break
             done += count
         return done
 
-    def _learn(self, count: int, coming: int = 0) -> bool:
-        """So many updates as one compiled call, unless they need one of the coming transitions."""
+    def _learn(self, count: int, num_pending: int = 0) -> bool:
+        """This many updates as one compiled call, unless they need a pending transition."""
         pattern, first = self._pattern(count), self._counters.updates + 1
         sizes = [self.scheme.num_batches(with_policy) for with_policy in pattern]
         batches: list[Batches] = []
         for index, size in enumerate(sizes):
-            taken = self._experience.take(first + index, size, coming)
+            taken = self._experience.take(first + index, size, num_pending)
             if taken is None:
                 return False
             batches.append(taken)
@@ -190,18 +189,6 @@ class Updater:
         if ended and self.scheme.follows_episodes:
             mask = np.isin(np.arange(self.scheme.num_envs), ended)
             self.state = self.program.end_episodes(self.state, mask)
-
-    # ------------------------------------------------------------------ the chief
-
-    def review(self, returns: RecentReturns) -> dict[str, Any]:
-        """Let the chief look at the population; a row of the lineage."""
-        rng = keys.generator(self._seed, "review", self._counters.time_step)
-        observations = self._experience.observations(rng)
-        seen = chief.mean_returns(returns.values).tolist()
-        state, review = self.scheme.review(self.state, returns.values, observations, rng)
-        self.state = self.program.place(state)
-        returns.forget(self.scheme.outdated(review))
-        return {"step": self._counters.total_steps, **review, "recent_returns": seen}
 
     # ------------------------------------------------------------------ out and in
 

@@ -39,7 +39,7 @@ from p3s.networks.layers import (
     features,
     init_mlp,
     layer_normalize,
-    scaled_image,
+    pixel_values,
 )
 from p3s.networks.models import (
     MLP,
@@ -80,8 +80,8 @@ __all__ = [
     "network_named",
     "num_places",
     "part",
+    "pixel_values",
     "projected",
-    "scaled_image",
     "train_network",
 ]
 
@@ -95,6 +95,7 @@ def network_named(name: str) -> type[Network]:
     if name not in NETWORKS:
         raise UserError(
             f"network {name!r} is not known: import the module that registers it "
-            f"(known: {', '.join(sorted(NETWORKS))})"
+            f"(known: {', '.join(sorted(NETWORKS))})",
+            "network",
         )
     return NETWORKS[name]

@@ -33,7 +33,7 @@ from p3s.networks.layers import (
     layer_normalize,
 )
 from p3s.networks.models import Network
-from p3s.products import product
+from p3s.networks.products import product
 from p3s.types import Params
 
 SMALLEST_NORM = 1e-12
@@ -73,7 +73,9 @@ class BatchNorm(Network):
     ) -> tuple[jax.Array, Params]:
         *hidden, last = params["layers"]
         first, *others = params["norms"]
-        stream, after = normalize(first, features(*inputs), train, None)
+        stream, after = normalize(
+            first, features(*inputs, scale_images=self.scale_images), train, None
+        )
         norms = [after]
         for index, (layer, norm) in enumerate(zip(hidden, others, strict=True)):
             stream = product(stream, layer["weight"], self.precision)

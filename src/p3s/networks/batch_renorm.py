@@ -33,7 +33,7 @@ from p3s.networks.layers import (
     layer_normalize,
 )
 from p3s.networks.models import Network
-from p3s.products import product
+from p3s.networks.products import product
 from p3s.trees import Carried
 from p3s.types import Params
 
@@ -143,7 +143,7 @@ class BatchRenorm(Network):
     def apply(
         self, params: Params, *inputs: jax.Array, train: bool, dropout: Dropout | None = None
     ) -> tuple[jax.Array, Params]:
-        stream, norms = features(*inputs), []
+        stream, norms = features(*inputs, scale_images=self.scale_images), []
         last = len(params["layers"]) - 1
         for index, (layer, norm) in enumerate(zip(params["layers"], params["norms"], strict=True)):
             stream, after = normalize(norm, stream, train, self.warm_up)

@@ -11,13 +11,15 @@ import jax
 import jax.numpy as jnp
 
 from p3s.errors import UserError
-from p3s.networks.layers import Dropout, Shape, apply_mlp, features, init_mlp, scaled_image
+from p3s.networks.layers import Dropout, Shape, apply_mlp, features, init_mlp, pixel_values
 from p3s.networks.models import Network
-from p3s.products import product
-from p3s.types import Params
+from p3s.networks.products import product
+from p3s.types import Params, channels_first
 
 NATURE_ENCODER = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, kernel and stride of each convolution (Mnih et al. 2015)."""
+LEAST_UNPADDED = 36
+"""Pixels along an axis from which on no place of the encoder reaches beyond a whole image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,9 @@ class Conv(Network):
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
         if len(shapes[0]) != 3:
             raise UserError("network conv takes images: choose --network mlp for this environment")
-        height, width, channels = _channels_last(shapes[0])
+        height, width, channels = shapes[0]
+        if channels_first(shapes[0], self.image_axes):
+            channels, height, width = shapes[0]
         encoder = []
         for index, (filters, kernel, stride) in enumerate(NATURE_ENCODER):
             fan_in = kernel * kernel * channels
@@ -49,8 +53,8 @@ class Conv(Network):
     ) -> tuple[jax.Array, Params]:
         image, *others = inputs
         batch = image.shape[:-3]
-        image = scaled_image(image.reshape(-1, *image.shape[-3:]))
-        if _channels_first(image.shape[1:]):
+        image = pixel_values(image.reshape(-1, *image.shape[-3:]), self.scale_images)
+        if channels_first(image.shape[1:], self.image_axes):
             image = jnp.moveaxis(image, 1, -1)
         for layer, (_, kernel, stride) in zip(params["encoder"], NATURE_ENCODER, strict=True):
             patches = image_patches(image, kernel, stride)
@@ -61,14 +65,6 @@ class Conv(Network):
         joined = features(encoded, *others)
         head = apply_mlp(params["head"], joined, self.activation, self.precision, dropout)
         return head, params
-
-
-def _channels_first(shape: Shape) -> bool:
-    return shape[0] < shape[2]
-
-
-def _channels_last(shape: Shape) -> Shape:
-    return (shape[1], shape[2], shape[0]) if _channels_first(shape) else shape
 
 
 def num_places(size: int, kernel: int, stride: int) -> int:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s.products import Precision, product
+from p3s.networks.products import Precision, product
 
 Initialization = Literal["fan_in", "xavier", "xavier_joint", "orthogonal"]
 Activation = Literal["relu", "tanh", "elu", "leaky_relu", "gelu", "silu"]
@@ -113,15 +113,18 @@ def apply_mlp(
     return product(inputs, layers[-1]["weight"], precision) + layers[-1]["bias"]
 
 
-def features(*inputs: jax.Array) -> jax.Array:
+def features(*inputs: jax.Array, scale_images: bool = True) -> jax.Array:
     """All inputs as one float32 vector per row; images flattened and scaled to [0, 1]."""
     flat = [
-        scaled_image(part).reshape(*part.shape[:-3], -1) if part.dtype == jnp.uint8 else part
+        pixel_values(part, scale_images).reshape(*part.shape[:-3], -1)
+        if part.dtype == jnp.uint8
+        else part
         for part in inputs
     ]
     return jnp.concatenate(flat, axis=-1) if len(flat) > 1 else flat[0]
 
 
-def scaled_image(pixels: jax.Array) -> jax.Array:
-    """uint8 pixels as float32 in [0, 1]."""
-    return pixels.astype(jnp.float32) * np.float32(1 / 255)
+def pixel_values(pixels: jax.Array, scale_images: bool = True) -> jax.Array:
+    """uint8 pixels as float32: in [0, 1], or as they are."""
+    values = pixels.astype(jnp.float32)
+    return values * np.float32(1 / 255) if scale_images else values

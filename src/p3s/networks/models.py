@@ -20,8 +20,8 @@ from p3s.networks.layers import (
     features,
     init_mlp,
 )
-from p3s.products import Precision
-from p3s.types import Params
+from p3s.networks.products import Precision
+from p3s.types import ImageAxes, Params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class Network:
     layer_norm: bool
     initialization: Initialization
     precision: Precision = "float32"
+    scale_images: bool = True
+    image_axes: ImageAxes = "auto"
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
         """Random parameters for inputs of the given shapes."""
@@ -82,7 +84,7 @@ class MLP(Network):
     def apply(
         self, params: Layers, *inputs: jax.Array, train: bool, dropout: Dropout | None = None
     ) -> tuple[jax.Array, Layers]:
-        joined = features(*inputs)
+        joined = features(*inputs, scale_images=self.scale_images)
         return apply_mlp(params, joined, self.activation, self.precision, dropout), params
 
     def dense(self, params: Layers) -> Layers:
@@ -156,5 +158,6 @@ def part(model: Model, inputs: slice = slice(None), outputs: slice = slice(None)
         layer_norm=model.network.layer_norm,
         initialization=model.network.initialization,
         precision=model.network.precision,
+        scale_images=model.network.scale_images,
     )
     return Model(layers, network, ((layers[0]["weight"].shape[-2],),))

@@ -28,7 +28,7 @@ from p3s.networks.batch_norm import SMALLEST_NORM, unit_columns
 from p3s.networks.batch_renorm import init_norm, normalize
 from p3s.networks.layers import ACTIVATIONS, Shape, features, init_mlp, layer_normalize
 from p3s.networks.models import Network
-from p3s.products import product
+from p3s.networks.products import product
 from p3s.types import Params
 
 EXPANSION = 4
@@ -86,7 +86,9 @@ class ResidualNorm(Network):
         pass_norm = partial(
             normalize, train=train, warm_up=None, epsilon=NORM_EPSILON, unbiased=True
         )
-        stream, after = pass_norm(params["norms"][0], features(*inputs))
+        stream, after = pass_norm(
+            params["norms"][0], features(*inputs, scale_images=self.scale_images)
+        )
         stream, norms = product(stream, first["weight"], self.precision), [after]
         block = stream
         for index, (layer, norm) in enumerate(zip(inner, params["norms"][1:], strict=True)):

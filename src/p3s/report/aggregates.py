@@ -1,7 +1,7 @@
 """Numbers over all environments: aggregates of each method, and every method against every other.
 
-Environments count where every method has finished runs and the scale has range (scales.py). Beside
-every number stands its range when any one environment is left out. Comparisons are decided by the
+Environments count where every method has finished runs and the scale has range (scales.py). Every
+number comes with its range when any one environment is left out. Comparisons are decided by the
 exact permutation test of the champions' returns, with Holm's correction for all pairs.
 """
 

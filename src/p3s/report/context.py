@@ -12,9 +12,10 @@ from p3s.report.formatting import (
     presets_text,
     score_text,
 )
-from p3s.report.results import Results, RunResult, settings
+from p3s.report.results import Results, RunResult
 from p3s.report.statistics import MIN_SEEDS
 from p3s.report.summary import Summary
+from p3s.runs.settings import settings
 
 PUBLISHED_PRESET = "authors"
 """The preset with the settings of the code that the paper's scores came from (docs/presets.md)."""
@@ -103,7 +104,7 @@ def preset_line(results: Results) -> str:
 
 
 def published_line(results: Results) -> str:
-    """Which settings published scores belong to, beside those of the runs."""
+    """The settings of published scores, and those of the runs."""
     made = f"Published scores were made with the settings of preset {PUBLISHED_PRESET}"
     return f"{made}; these runs have {preset_line(results)}."
 

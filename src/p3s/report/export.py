@@ -8,28 +8,32 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import UserError
-from p3s.report.extras import require_polars
+from p3s.extras import require_polars
 from p3s.report.references import Reference
 from p3s.report.results import Results, RunResult, read_results
 from p3s.report.statistics import standard_deviation
 
 SUFFIXES = (".parquet", ".csv")
+COLUMNS = {
+    "run": "String", "method": "String", "env": "String", "seed": "Int64",
+    "scheme": "String", "algorithm": "String", "preset": "String",
+    "complete": "Boolean", "paper": "Float64",
+    "idle": "Float64", "random": "Float64", "step": "Int64",
+    "updates": "Int64", "seconds": "Float64", "learner": "Int64",
+    "learner_return": "Float64", "learner_return_sd": "Float64",
+    "episodes": "Int64", "score": "Float64", "mean": "Float64",
+    "champion": "Int64", "champion_return": "Float64",
+    "chief_pick": "Int64", "chief_return": "Float64",
+}  # fmt: skip
+"""The columns and their types in polars; docs/report.md explains them."""
+NEEDED = list(COLUMNS)[: list(COLUMNS).index("learner_return_sd")]
+"""Those that every version has written, with the score."""
 
 
 def tidy(results: Results) -> Any:
-    """All evaluations as a polars DataFrame; docs/report.md explains its columns."""
+    """All evaluations as a polars DataFrame."""
     polars = require_polars()
-    schema = {
-        "run": polars.String, "method": polars.String, "env": polars.String, "seed": polars.Int64,
-        "scheme": polars.String, "algorithm": polars.String, "preset": polars.String,
-        "complete": polars.Boolean, "paper": polars.Float64,
-        "idle": polars.Float64, "random": polars.Float64, "step": polars.Int64,
-        "updates": polars.Int64, "seconds": polars.Float64, "learner": polars.Int64,
-        "learner_return": polars.Float64, "learner_return_sd": polars.Float64,
-        "episodes": polars.Int64, "score": polars.Float64, "mean": polars.Float64,
-        "champion": polars.Int64, "champion_return": polars.Float64,
-        "chief_pick": polars.Int64, "chief_return": polars.Float64,
-    }  # fmt: skip
+    schema = {name: getattr(polars, kind) for name, kind in COLUMNS.items()}
     columns: dict[str, list[Any]] = {name: [] for name in schema}
     for run in results.runs:
         reference = results.references.get(run.env)
@@ -53,12 +57,15 @@ def tidy(results: Results) -> Any:
     return polars.DataFrame(columns, schema=schema)
 
 
-def results_of(table: Any) -> Results:
+def results_of(table: Any, title: str = "") -> Results:
     """Runs from an exported table, so that numbers can be computed from the file alone.
 
     They have everything that curves, scales and statistics need, and no settings: a learner's
     episodes are replaced by their mean, a reference's too.
     """
+    missing = next((name for name in (*NEEDED, "score") if name not in table.columns), None)
+    if missing is not None:
+        raise UserError(f"the table was not exported by p3s: it has no column {missing!r}")
     runs: list[RunResult] = []
     references: dict[str, Reference] = {}
     keys = ["method", "env", "seed"]
@@ -89,7 +96,8 @@ def results_of(table: Any) -> Results:
         }
         if earned:
             references[about["env"]] = Reference({}, earned)
-    return Results("", runs, references=references)
+    notes = ["made from an exported table, which has few settings and nothing about the chief"]
+    return Results(title, runs, notes, references=references)
 
 
 def export_results(folder: Path | str, out: Path | str) -> Path:
@@ -111,5 +119,9 @@ def load_results(*paths: Path | str) -> Any:
     """Results as a polars DataFrame, from an exported file or from run and study folders."""
     polars, first = require_polars(), Path(paths[0])
     if len(paths) == 1 and first.suffix in SUFFIXES and first.is_file():
-        return polars.read_parquet(first) if first.suffix == ".parquet" else polars.read_csv(first)
+        read = polars.read_parquet if first.suffix == ".parquet" else polars.read_csv
+        try:
+            return read(first)
+        except (polars.exceptions.PolarsError, OSError) as error:
+            raise UserError(f"{first} cannot be read: {str(error).splitlines()[0]}") from error
     return tidy(read_results([Path(path) for path in paths]))

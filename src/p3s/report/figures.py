@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from p3s.report.extras import require_matplotlib
+from p3s.extras import require_matplotlib
+from p3s.report.curves import Curve
 from p3s.report.guidance import distances, lineage_strip
 from p3s.report.page import Report
-from p3s.report.results import RunResult
+from p3s.report.results import Results, RunResult
 
 COLORS = ("#0b62c4", "#b8420c", "#0b6b4a", "#b8479a", "#ab8800", "#3399cc", "#4b2a99", "#6f7780")
 """The page's colors in light mode; as on the page, the dash changes after every fourth color."""
@@ -40,10 +41,11 @@ def draw_figures(report: Report, folder: Path) -> list[Path]:
     """Write every figure in every format and return the paths."""
     matplotlib = require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
-    rows = math.ceil(len(report.results.envs) / 4)
-    columns = min(4, len(report.results.envs))
     pictures: dict[str, tuple[tuple[float, float], Callable[[Any], None]]] = {
-        "curves": ((3.4 * columns + 0.4, 2.6 * rows + 0.5), lambda f: draw_curves(f, report)),
+        "curves": (
+            curves_size(report.results),
+            lambda f: draw_curves(f, report.results, report.curves),
+        ),
     }
     if report.summary.aggregates:
         pictures["profile"] = ((4.2, 3.0), lambda f: draw_profile(f, report))
@@ -69,6 +71,21 @@ def draw_figures(report: Report, folder: Path) -> list[Path]:
     return paths
 
 
+def save_curves(results: Results, curves: list[Curve], out: Path) -> None:
+    """Draw learning curves alone, in the format that the name of the file says."""
+    matplotlib = require_matplotlib()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(RC):
+        figure = matplotlib.figure.Figure(figsize=curves_size(results), layout="constrained")
+        draw_curves(figure, results, curves)
+        figure.savefig(out, dpi=150)
+
+
+def curves_size(results: Results) -> tuple[float, float]:
+    """Inches for the panels of all environments."""
+    return 3.4 * min(4, len(results.envs)) + 0.4, 2.6 * math.ceil(len(results.envs) / 4) + 0.5
+
+
 def line_style(index: int) -> dict[str, Any]:
     """Color and dash of the n-th curve."""
     return {
@@ -77,16 +94,16 @@ def line_style(index: int) -> dict[str, Any]:
     }
 
 
-def draw_curves(figure: Any, report: Report) -> None:
+def draw_curves(figure: Any, results: Results, curves: list[Curve]) -> None:
     """Learning curves with intervals, one panel per environment."""
-    envs, methods = report.results.envs, report.results.methods
+    envs, methods = results.envs, results.methods
     columns = min(4, len(envs))
     panels = figure.subplots(math.ceil(len(envs) / columns), columns, squeeze=False).ravel()
     for panel in panels[len(envs) :]:
         panel.set_visible(False)
     handles: dict[str, Any] = {}
     for env, panel in zip(envs, panels, strict=False):
-        for curve in report.curves:
+        for curve in curves:
             if curve.env != env:
                 continue
             index, band = methods.index(curve.method), curve.bands["score"]
@@ -96,10 +113,10 @@ def draw_curves(figure: Any, report: Report) -> None:
                 curve.steps, band.low, band.high, color=line_style(index)["color"], alpha=0.17, lw=0
             )
             handles[curve.method] = line
-            paper = report.results.select(curve.method, env)[0].paper
+            paper = results.select(curve.method, env)[0].paper
             if paper is not None:
                 panel.axhline(paper, color=line_style(index)["color"], lw=0.8, ls=":")
-        reference = report.results.references.get(env)
+        reference = results.references.get(env)
         for policy, mean in ({} if reference is None else reference.means).items():
             handles[f"{policy} policy"] = panel.axhline(mean, **REFERENCE[policy])
         panel.set_title(env, fontsize="medium")

@@ -46,11 +46,11 @@ def stands_text(stands: bool | None) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration in its one natural unit: '42 s', '12 min', '5.6 h'."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes, hours = seconds / 60, seconds / 3600
-    return f"{minutes:.0f} min" if minutes < 120 else f"{hours:,.1f} h"
+    """A duration in its one natural unit: '42 s', '12 min', '5.6 h', '3.1 d'."""
+    for unit, length, least in (("d", 86400, 172800), ("h", 3600, 7200), ("min", 60, 120)):
+        if seconds >= least:
+            return f"{seconds / length:.{0 if unit == 'min' else 1}f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def count_text(number: int, noun: str) -> str:

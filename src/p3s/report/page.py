@@ -254,13 +254,13 @@ def _tiles(summary: Summary) -> list[dict[str, str]]:
                 "value": score_text(best.score.mean),
                 "detail": detail,
                 "more": more,
-                "reference": _beside(summary.scales[env].reference),
+                "reference": _earned(summary.scales[env].reference),
             }
         )
     return tiles
 
 
-def _beside(reference: Reference | None) -> str:
+def _earned(reference: Reference | None) -> str:
     """What policies that learn nothing earn, in a few words."""
     means = {} if reference is None else reference.means
     return ", ".join(f"{policy} {score_text(mean)}" for policy, mean in means.items())

@@ -10,19 +10,19 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
-from p3s.envs.names import PAPER_ENVIRONMENTS, EnvName
 from p3s.errors import UserError, printable
-from p3s.presets import DEFAULT_PRESET
+from p3s.fields.checks import Checks, is_count, is_number, misfit, or_none
+from p3s.report.failures import Failure, read_failure
 from p3s.report.formatting import first_names
 from p3s.report.references import Reference, read_references
-from p3s.report.rows import check_cell, check_config, read_intact_rows
 from p3s.runs.checksums import parse_json
-from p3s.runs.failures import Failure, read_failure
 from p3s.runs.files import read_bytes
 from p3s.runs.records import read_config
+from p3s.runs.rows import check_config, read_intact_rows
+from p3s.runs.settings import label_of, method_label, settings
 
 
 @dataclass(frozen=True)
@@ -88,35 +88,23 @@ class Results:
         ]
 
 
-def method_label(config: dict[str, Any]) -> str:
-    """Scheme and algorithm, with the preset unless it is the default."""
-    preset = "" if config["preset"] == DEFAULT_PRESET else f" ({config['preset']})"
-    return printable(f"{config['scheme']}-{config['algorithm']}{preset}")
-
-
-def environment_label(config: dict[str, Any]) -> str:
-    """The environment's id, its delay, and its arguments beyond those that the id implies."""
-    env = config["environment"]
-    if env is None:
-        return "custom"
-    implied = PAPER_ENVIRONMENTS.get(EnvName(env["id"]).family, {})
-    given = {key: value for key, value in env["kwargs"].items() if implied.get(key) != value}
-    delay = {} if env["delay"] is None else {"delay": env["delay"]}
-    words = [env["id"], *(f"{key} {value}" for key, value in {**delay, **given}.items())]
-    return printable(", ".join(words))
+def labels(config: dict[str, Any]) -> tuple[str, str, int]:
+    """Method, environment and seed of a run; ValueError if this is not its configuration."""
+    try:
+        check_config(config)
+        return method_label(config), label_of(config["environment"]), config["seed"]
+    except (KeyError, TypeError, AttributeError, UserError) as error:
+        raise ValueError(_reason(error)) from error
 
 
 def read_run(path: Path, cell: dict[str, Any] | None = None) -> tuple[RunResult, list[str]]:
     """A run folder and notes on its problems; `cell` is its entry in cells.json."""
     config, cell = read_config(path), cell or {}
     try:
-        method, env, seed = method_label(config), environment_label(config), config["seed"]
-        settings(config)
-        check_config(config)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        method, env, seed = labels(config)
+    except ValueError as error:
         file = path / "config.json"
-        raise UserError(f"{file} is not the configuration of a run: {reason}") from error
+        raise UserError(f"{file} is not the configuration of a run: {error}") from error
     evaluations, evaluation_note = read_intact_rows(path, "evaluations")
     lineage, lineage_note = read_intact_rows(path, "lineage")
     run = RunResult(
@@ -161,7 +149,8 @@ def read_results(paths: Iterable[Path], title: str | None = None) -> Results:
     if not results.runs:
         reasons = "; ".join(results.notes) or "no run has started"
         raise UserError(f"nothing to report: {reasons}")
-    return _keep_one_run_per_seed(_label_by_settings(results))
+    results = dataclasses.replace(results, runs=labeled_by_settings(results.runs))
+    return _keep_one_run_per_seed(results)
 
 
 def _read_study(folder: Path) -> Results:
@@ -171,8 +160,7 @@ def _read_study(folder: Path) -> Results:
         cells = [check_cell(cell) for cell in study["cells"]]
         title = printable(str(study.get("title") or study.get("study") or folder.name))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise UserError(f"{file} is damaged: {reason}") from error
+        raise UserError(f"{file} is damaged: {_reason(error)}") from error
     found = Results(title, [])
     try:
         found.references.update(read_references(folder))
@@ -191,6 +179,33 @@ def _read_study(folder: Path) -> Results:
         count = f"{len(waiting)} of {len(cells)} runs"
         found.notes.append(f"{count} have not started: {first_names(waiting)}")
     return found
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+_CELL: Checks = {
+    **dict.fromkeys(("id", "run", "method", "env"), _is_name),
+    "seed": is_count,
+    "paper": or_none(is_number),
+}
+
+
+def check_cell(cell: dict[str, Any]) -> dict[str, Any]:
+    """An entry of cells.json; ValueError if a study could not have written it."""
+    name = misfit(cell, _CELL)
+    if name is not None:
+        raise ValueError(f"the {name} of a run is missing or invalid")
+    for name in ("id", "run"):
+        path = PurePath(cell[name])
+        if path.is_absolute() or ".." in path.parts or "\0" in cell[name]:
+            raise ValueError(f"{cell[name]!r} is not in the study's folder")
+    return {**cell, "method": printable(cell["method"]), "env": printable(cell["env"])}
+
+
+def _reason(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _read_folders(folders: list[Path], title: str) -> Results:
@@ -215,39 +230,39 @@ def _add(found: Results, path: Path, cell: dict[str, Any] | None) -> RunResult |
     return run
 
 
-def settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Every setting of a run by its dotted name, without the seed and the provenance."""
-    flat: dict[str, Any] = {"environment": environment_label(config)}
-    flat |= {
-        f"environment.{k}": v for k, v in (config["environment"] or {}).get("kwargs", {}).items()
-    }
-    skipped = ("environment", "scheme_fields", "algorithm_fields", "seed", "tensorboard", "log",
-               "versions", "commit", "machine", "signature")  # fmt: skip
-    flat |= {name: value for name, value in config.items() if name not in skipped}
-    for group in ("scheme", "algorithm"):
-        flat |= {f"{group}.{name}": value for name, value in config[f"{group}_fields"].items()}
-    return flat
+LABELED, FEWEST_WORDS = ("buffer_size", "shards", "exchange_period", "on_divergence"), 3
+"""Settings outside the groups that change what is learned; how many a label names at least."""
 
 
-def _label_by_settings(results: Results) -> Results:
-    """Add settings to the labels of runs that would otherwise mix them in one method."""
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, run in enumerate(results.runs):
-        groups[run.method, run.env].append(index)
-    runs = list(results.runs)
-    for indices in groups.values():
-        flats = [settings(runs[index].config) for index in indices]
-        names = [
-            name
-            for name in dict.fromkeys(name for flat in flats for name in flat)
-            if "." in name and any(flat.get(name) != flats[0].get(name) for flat in flats)
-        ]
-        for index, flat in zip(indices, flats, strict=True):
-            if names:
-                values = [f"{name.split('.')[1]} {flat.get(name, '–')}" for name in names]
-                label = f"{runs[index].method}, {first_names(values, most=3)}"
-                runs[index] = dataclasses.replace(runs[index], method=label)
-    return dataclasses.replace(results, runs=runs)
+def labeled_by_settings(runs: list[RunResult]) -> list[RunResult]:
+    """The runs with the settings in their labels by which runs of one label differ."""
+    groups: dict[tuple[str, str], list[RunResult]] = defaultdict(list)
+    for run in runs:
+        groups[run.method, run.env].append(run)
+    added = {key: _differences(own) for key, own in groups.items()}
+    return [
+        dataclasses.replace(run, method=", ".join([run.method, *added[run.method, run.env].pop(0)]))
+        for run in runs
+    ]
+
+
+def _differences(runs: list[RunResult]) -> list[list[str]]:
+    """For each run, as few of the settings in which the runs differ as tell all of them apart."""
+    flats = [settings(run.config) for run in runs]
+    names = [
+        name
+        for name in dict.fromkeys(name for flat in flats for name in flat)
+        if ("." in name or name in LABELED)
+        and any(flat.get(name) != flats[0].get(name) for flat in flats)
+    ]
+    words = [[f"{name.split('.')[-1]} {flat.get(name, '–')}" for name in names] for flat in flats]
+    kinds = len(set(map(tuple, words)))
+    most = FEWEST_WORDS
+    while len({tuple(own[:most]) for own in words}) < kinds:
+        most += 1
+    left = len(names) - most
+    more = [f"and {left} more"] if left > 0 else []
+    return [own[:most] + more for own in words]
 
 
 def _keep_one_run_per_seed(results: Results) -> Results:

@@ -88,7 +88,7 @@ def _tiles(run: RunResult) -> list[dict[str, str]]:
         {"what": "score, best learner", "value": score_text(last["score"]),
          "detail": f"highest so far {score_text(highest)}"},
         {"what": "champion, fresh episodes", "value": score_text(last.get("champion_return")),
-         "detail": _champion(last)},
+         "detail": "none yet" if last.get("champion_return") is None else _champion(last)},
         {"what": "population mean", "value": score_text(last["mean"]),
          "detail": count_text(run.num_learners, "learner")},
         {"what": "time", "value": duration_text(last["seconds"]),

@@ -1,7 +1,7 @@
 """The one scale on which returns of several environments are combined.
 
 0 is the better of two policies that learn nothing, an idle and a random one; 1 is the highest
-published score, or the best method's mean score. Without references, 0 is 0 beside a published
+published score, or the best method's mean score. Without references, 0 is 0 with a published
 score, else the lowest score. An environment where no score is far above 0 has no range, and
 counts in no number over all environments.
 

@@ -19,6 +19,7 @@ from p3s.report.formatting import (
     stands_text,
 )
 from p3s.report.performance import Cell
+from p3s.report.statistics import Interval
 from p3s.report.summary import Summary
 from p3s.runs.files import write_text
 
@@ -195,32 +196,35 @@ def improvement_table(summary: Summary) -> Table:
     return Table("improvement", header, rows)
 
 
-FINAL_COLUMNS = [
-    "environment", "method", "step", "seeds", "score", "score_sd", "score_low", "score_high",
-    "score_iqm", "champion", "champion_low", "champion_high", "chief_pick", "chief_pick_low",
-    "chief_pick_high", "population_mean",
-    "population_mean_low", "population_mean_high", "best_of_count", "best_of_full",
-    "best_of_equal", "paper", "area", "area_low", "area_high", "threshold",
-    "reached", "median_steps_to_threshold", "idle", "random",
-]  # fmt: skip
-
-
-def final_rows(summary: Summary) -> list[list[object]]:
+def final_rows(summary: Summary) -> list[dict[str, object]]:
     """One row per method and environment with every number about final performance, for CSV."""
-    rows: list[list[object]] = []
+    rows: list[dict[str, object]] = []
     for (method, env), cell in summary.cells.items():
-        scale = summary.scales[env]
-        champion, chief, average = (cell.measures[name] for name in ("champion", "chief", "mean"))
-        arrived = [steps for steps in cell.reached if math.isfinite(steps)]
-        rows.append(
-            [env, method, scale.step, len(cell.seeds), cell.score.mean, cell.score.deviation,
-             *cell.score.interval, cell.iqm, champion.mean, *champion.interval, chief.mean,
-             *chief.interval, average.mean, *average.interval, cell.best_of.get("count"),
-             cell.best_of.get("full"), cell.best_of.get("equal"), cell.paper, cell.area.mean,
-             *cell.area.interval, scale.threshold, len(arrived), cell.median_reached,
-             *(_reference_means(summary, env).get(policy) for policy in ("idle", "random"))]
-        )  # fmt: skip
+        scale, best_of = summary.scales[env], cell.best_of
+        earned = _reference_means(summary, env)
+        row = {
+            "environment": env, "method": method, "step": scale.step, "seeds": len(cell.seeds),
+            "score": cell.score.mean, "score_sd": cell.score.deviation,
+            **_ends("score", cell.score.interval), "score_iqm": cell.iqm,
+        }  # fmt: skip
+        names = {"champion": "champion", "chief_pick": "chief", "population_mean": "mean"}
+        for name, measure in names.items():
+            measured = cell.measures[measure]
+            row |= {name: measured.mean, **_ends(name, measured.interval)}
+        row |= {f"best_of_{kind}": best_of.get(kind) for kind in ("count", "full", "equal")}
+        row |= {
+            "paper": cell.paper, "area": cell.area.mean, **_ends("area", cell.area.interval),
+            "threshold": scale.threshold,
+            "reached": sum(math.isfinite(steps) for steps in cell.reached),
+            "median_steps_to_threshold": cell.median_reached,
+            **{policy: earned.get(policy) for policy in ("idle", "random")},
+        }  # fmt: skip
+        rows.append(row)
     return rows
+
+
+def _ends(name: str, interval: Interval) -> dict[str, object]:
+    return {f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def write_tables(summary: Summary, folder: Path) -> list[Path]:
@@ -237,7 +241,8 @@ def write_tables(summary: Summary, folder: Path) -> list[Path]:
         texts[f"{table.name}.md"] = to_markdown(table)
         texts[f"{table.name}.tex"] = to_latex(table)
         texts[f"{table.name}.csv"] = to_csv(table.header, table.rows)
-    texts["final.csv"] = to_csv(FINAL_COLUMNS, final_rows(summary))
+    rows = final_rows(summary)
+    texts["final.csv"] = to_csv(list(rows[0]), [row.values() for row in rows])
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         write_text(folder / name, text)

@@ -17,7 +17,7 @@ import numpy as np
 from p3s.runs.files import remove, write_bytes
 
 if TYPE_CHECKING:
-    from p3s.policy import Policy
+    from p3s.policies.policy import Policy
 
 LAST, BEST = "policy.safetensors", "policy-best.safetensors"
 """Files of a run: the champion at the last checkpoint, and the best policy so far."""

@@ -293,7 +293,7 @@ def _damage(folder: Path) -> str | None:
         return "meta.json names no state"
     for name, expected in written.items():
         if not _FILE_NAME.fullmatch(name):
-            return f"meta.json names {name!r}, which is no file of a checkpoint"
+            return f"meta.json names {name!r}, which is not a file of a checkpoint"
         try:
             found = _measure(folder / name)
         except OSError:

@@ -35,7 +35,7 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text)
         escape = b"\\ud" if isinstance(text, bytes) else "\\ud"
         if escape in text.lower():  # pyright: ignore[reportOperatorIssue]
-            json.dumps(value, ensure_ascii=False).encode()  # half of a pair is no character
+            json.dumps(value, ensure_ascii=False).encode()  # half of a pair is not a character
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return value

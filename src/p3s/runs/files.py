@@ -94,8 +94,15 @@ def open_regular(path: Path) -> BinaryIO:
     file = os.fdopen(os.open(path, flags), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
+
+
+def open_unlinked(path: Path) -> BinaryIO:
+    """A file to be read, as `open_regular` does; OSError too where a link is part of the path."""
+    if os.path.realpath(path) != str(path):
+        raise OSError(errno.ELOOP, "a link leads there", str(path))
+    return open_regular(path)
 
 
 def read_bytes(path: Path) -> bytes:

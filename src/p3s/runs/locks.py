@@ -9,11 +9,13 @@ Windows   byte ranges far beyond the end of the file, so that it stays readable:
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from p3s.errors import UserError
-from p3s.runs.files import telling
+from p3s.runs.files import open_unlinked, telling
 
+POLL_SECONDS = 0.02
 _FIRST_BYTE = 1 << 30
 _NUM_SHARED = 64
 """How many processes may share a lock on Windows."""
@@ -35,6 +37,31 @@ def try_lock(path: Path, shared: bool = False) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def wait_for_lock(path: Path) -> int:
+    """An open file that holds the lock, as soon as no other process does."""
+    while (descriptor := try_lock(path)) is None:
+        time.sleep(POLL_SECONDS)
+    return descriptor
+
+
+def is_locked(path: Path) -> bool | None:
+    """Whether a process holds the lock; nothing is written. None where that cannot be told."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    try:
+        with open_unlinked(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+    return False
 
 
 def no_locks(path: Path, error: OSError) -> UserError:

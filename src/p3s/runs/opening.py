@@ -12,20 +12,19 @@ from typing import Any
 
 import jax
 
-from p3s.cluster.training import ShardedTraining
-from p3s.config import Config, field_values
-from p3s.envs import Adapter, adapted, make_env
+from p3s.config.options import RunOptions
+from p3s.config.run import Config, field_values
+from p3s.envs import Adapter, make_env, with_masks
 from p3s.errors import UserError
-from p3s.experience.replay import available_memory
 from p3s.learning import devices
-from p3s.plugins import import_module
-from p3s.policy_file import check_layers
-from p3s.report.rows import read_intact_rows
-from p3s.run_options import RunOptions
+from p3s.machine import available_cores, available_memory
+from p3s.plugins.loading import import_module
+from p3s.policies.file import check_layers
 from p3s.runs.checkpoints import Checkpoints
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config, write_config
+from p3s.runs.rows import read_intact_rows
 from p3s.runs.trust import (
     as_list,
     check_modules,
@@ -34,7 +33,6 @@ from p3s.runs.trust import (
     refuse_links,
 )
 from p3s.train import Training
-from p3s.worker_process import available_cores
 
 MakeEnv = Callable[[], Adapter]
 LARGEST_LAYER = 1 << 22
@@ -54,11 +52,6 @@ def env_maker(config: Config) -> MakeEnv:
     return partial(make_env, config.env)
 
 
-def make_training(config: Config, make: MakeEnv) -> Training:
-    """The run of a configuration, in one piece or over shards."""
-    return (Training if config.options.shards is None else ShardedTraining)(config, make)
-
-
 def default_folder(config: Config) -> Path:
     """runs/<env>/<scheme>-<algorithm>/<seed>-<time>."""
     env = config.env.id if config.env is not None else "custom"
@@ -70,7 +63,7 @@ def default_folder(config: Config) -> Path:
 
 
 def begin(
-    config: Config, out: Path | None, make: MakeEnv | None = None, log: Iterable[str] = ()
+    config: Config, out: Path | None, make: MakeEnv | None = None, loggers: Iterable[str] = ()
 ) -> Training:
     """A new run; nothing is written before everything has been checked."""
     path = default_folder(config) if out is None else out
@@ -79,13 +72,13 @@ def begin(
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
-    training, folder = make_training(config, make), RunFolder(path, log)
+    training, folder = Training(config, make), RunFolder(path, loggers)
     try:
         make_folder(path)
         folder.claim()
         if not _is_empty(path):
             raise UserError(f"{path} holds a run that another process has just begun")
-        write_config(path, {**config.to_json(), "log": list(log), **provenance()})
+        write_config(path, {**config.to_json(), "loggers": list(loggers), **provenance()})
         training.attach(folder)
     except BaseException:
         folder.close()
@@ -130,7 +123,7 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
         make = env_maker(config)
         if not is_own_record(record):
             check_size(config, make)
-        training = make_training(config, make)
+        training = Training(config, make)
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, steps_before):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")
@@ -159,10 +152,11 @@ def with_few_workers(options: RunOptions) -> RunOptions:
 
 
 def loggers_of(record: dict[str, Any]) -> list[str]:
-    """The loggers of a recorded run; p3s 0.1 knew TensorBoard alone."""
+    """The loggers of a recorded run; p3s 0.1 knew TensorBoard alone, early 0.2 wrote `log`."""
     if record.get("tensorboard") is True:
         return ["tensorboard"]
-    return [name for name in as_list(record.get("log")) if isinstance(name, str)]
+    names = as_list(record.get("loggers", record.get("log")))
+    return [name for name in names if isinstance(name, str)]
 
 
 def check_size(config: Config, make: MakeEnv) -> None:
@@ -171,7 +165,8 @@ def check_size(config: Config, make: MakeEnv) -> None:
         check_layers(field_values(config.algorithm), LARGEST_LAYER)
     except ValueError as error:
         raise UserError(str(error)) from error
-    example = adapted(make, config.algorithm.observations_seen)()
+    algorithm = config.algorithm
+    example = with_masks(make, algorithm.num_stacked_observations, algorithm.scale_images)()
     spec, free = example.env_spec, available_memory()
     example.close()
     state = jax.eval_shape(lambda: config.scheme.init(jax.random.key(0), spec))
@@ -191,12 +186,13 @@ def restore(training: Training, path: Path) -> list[str]:
         return notes
     try:
         training.resume(snapshot)
-        saved = snapshot.get("evaluated", {}).get("rows")
-        training.evaluated = _rows_until(training, path, "evaluations", saved)
+        saved, recorder = snapshot.get("evaluated", {}), training.recorder
+        recorder.evaluated = _rows_until(training, path, "evaluations", saved.get("rows"))
+        recorder.scalars = _rows_until(training, path, "scalars", saved.get("scalars"))
         lineage = _rows_until(training, path, "lineage")
         # A replacement of a learner has a row too, without them.
         reviews = [row for row in lineage if "recent_returns" in row]
-        training.last_review = reviews[-1] if reviews else {}
+        recorder.last_review = reviews[-1] if reviews else {}
     except UserError:
         raise
     except Exception as error:

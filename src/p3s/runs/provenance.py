@@ -13,7 +13,7 @@ from typing import Any
 def provenance() -> dict[str, Any]:
     """Versions, commit and machine, for config.json; the version of a missing package is None."""
     packages = ("p3s", "jax", "jaxlib", "optax", "numpy", "gymnasium", "mujoco")
-    versions = {name: _version(name) for name in packages}
+    versions = {name: version_of(name) for name in packages}
     return {
         "versions": {"python": platform.python_version(), **versions},
         "commit": _commit(),
@@ -25,7 +25,8 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """The installed version of a package."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

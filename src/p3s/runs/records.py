@@ -1,12 +1,12 @@
 """The run folder: what was run, and what happened, as append-only JSON lines.
 
     config.json        resolved configuration, versions, machine
-    metrics.jsonl      losses and training episodes, one row every log_period steps
+    metrics.jsonl      losses and training episodes, one row every metrics_period steps
     evaluations.jsonl  one row per evaluation
     lineage.jsonl      one row per period: what the chief saw and did
     scalars.jsonl      numbers of callbacks, if there are any
     checkpoints/       see checkpoints.py
-    policy.safetensors the policy of the learner that the chief would pick at the last checkpoint
+    policy.safetensors the policy of the last evaluation's champion at the last checkpoint
     policy-best.safetensors   the one with the highest return at an evaluation, see best_policy.py
     report.html        a page to look at, see report/
     .lock              held by the process that trains the run
@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from p3s.errors import TrainingStopped, UserError, note
 from p3s.runs import files
-from p3s.runs.best_policy import LAST
-from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.best_policy import LAST, BestPolicy
+from p3s.runs.checkpoints import Checkpoints, Snapshot
 from p3s.runs.checksums import CHECKSUM, parse_checked, with_checksum
 from p3s.runs.locks import try_lock
 from p3s.runs.loggers import make_loggers
@@ -36,24 +36,22 @@ from p3s.runs.loggers.base import Logger
 from p3s.runs.trust import signed
 
 if TYPE_CHECKING:
-    from p3s.train import Training
+    from p3s.experience.replay import Ring
+    from p3s.policies.policy import Policy
 
 STREAMS = ("metrics", "evaluations", "lineage", "scalars")
 TAIL_BYTES = 1 << 14
 """How much of a record is read to find its last row; more if the row is longer."""
 
 
-class NoFolder:
-    """The folder of a run that writes nothing."""
+class Records:
+    """Where the rows of a run go; here nowhere, for a run without a folder."""
 
     def __init__(self) -> None:
         self._positions: dict[str, int] = {}
 
     def append(self, stream: str, row: dict[str, Any]) -> None:
         """Write one row."""
-
-    def checkpoint(self, training: Training) -> None:
-        """Write a checkpoint and the policies."""
 
     def snapshot(self) -> dict[str, Any]:
         """How long each stream is, in bytes."""
@@ -69,10 +67,10 @@ class NoFolder:
         """Close all files."""
 
 
-class RunFolder(NoFolder):
-    """A folder that one run writes to."""
+class RunFolder(Records):
+    """Records in a folder that one run writes to."""
 
-    def __init__(self, path: Path, log: Iterable[str] = ()) -> None:
+    def __init__(self, path: Path, loggers: Iterable[str] = ()) -> None:
         super().__init__()
         self.path = path
         self.checkpoints = Checkpoints(path / "checkpoints")
@@ -80,7 +78,7 @@ class RunFolder(NoFolder):
         self._lock: int | None = None
         self._owner = b""
         self._counts: dict[str, int] = {}
-        self._loggers = make_loggers(log)
+        self._loggers = make_loggers(loggers)
 
     def claim(self) -> None:
         """Keep other processes from writing here, until `close` or the end of this one."""
@@ -157,12 +155,16 @@ class RunFolder(NoFolder):
             number = self._counts[stream] = self._counts[stream] + 1
             self._tell_loggers(lambda logger: logger.add(stream, number, row))
 
-    def checkpoint(self, training: Training) -> None:
+    def save_policies(self, last: Policy, best: BestPolicy) -> None:
+        """Write the policies of a checkpoint."""
         self._check_owner()
-        training.policy().save(self.path / LAST)
-        training.best_policy.save(self.path)
-        ring = training.experience.ring
-        self.checkpoints.write(training.total_steps, training.snapshot(), ring)
+        last.save(self.path / LAST)
+        best.save(self.path)
+
+    def checkpoint(self, step: int, snapshot: Snapshot, ring: Ring | None) -> None:
+        """Write a checkpoint."""
+        self._check_owner()
+        self.checkpoints.write(step, snapshot, ring)
         self._tell_loggers(lambda logger: logger.flush())
 
     def snapshot(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Two things in a run folder can execute code: pickled environment states, and modules that
 config.json names. Both carry a keyed checksum (HMAC-SHA256). If it was made with this user's key, a
-run goes on as ever. Otherwise the folder is someone else's: pickled environments begin new
+run simply continues. Otherwise the folder is someone else's: pickled environments begin new
 episodes, and modules must have been imported by the user. `trusting` makes an exception.
 
 The key is in the user's configuration folder and nobody else may read it.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.envs.state import needs_pickle
-from p3s.errors import UserError
+from p3s.errors import ForeignModules, UserError
 
 SIGNATURE, ENVIRONMENTS = "signature", "environments"
 Parts = dict[str, dict[str, Any]]
@@ -153,14 +153,11 @@ def refuse_modules(named: Iterable[Any], whose: str) -> None:
     """Refuse modules that a file names, unless they are imported already or it is trusted."""
     unknown = [module for module in named if not _is_imported(module)]
     if unknown and not _trusting:
-        raise UserError(
-            f"{whose} names a module that you have not imported: {unknown[0]!r} "
-            "(if you know it: p3s --import MODULE ...; if you trust all of it: --trust)"
-        )
+        raise ForeignModules(whose, unknown)
 
 
 def _is_imported(module: Any) -> bool:
-    """Whether the user has imported a module; Python's own are there for nobody to choose from."""
+    """Whether the user has imported a module; Python's own do not count."""
     if not isinstance(module, str) or module.partition(".")[0] in sys.stdlib_module_names:
         return False
     return module in sys.modules

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from p3s.schemes.dvd import DvD
     from p3s.schemes.erl import ERL
     from p3s.schemes.evorainbow import EvoRainbow
+    from p3s.schemes.mf_pbt import MFPBT
     from p3s.schemes.p3s import P3S
     from p3s.schemes.pb2 import PB2
     from p3s.schemes.pbt import PBT
@@ -69,6 +70,11 @@ SCHEMES: Registry[Scheme] = Registry(
             "PBT in which a Gaussian process chooses the hyper-parameters, within bounds.",
             "PB2, population-based bandits (Parker-Holder et al. 2020)",
         ),
+        "mf_pbt": Listed(
+            "p3s.schemes.mf_pbt:MFPBT",
+            "PBT in groups that select at different periods, between which the best migrate.",
+            "MF-PBT, multiple-frequencies PBT (2025)",
+        ),
         "dvd": Listed(
             "p3s.schemes.dvd:DvD",
             "Learners share one replay and are pushed apart, as hard as a bandit finds good.",
@@ -116,6 +122,7 @@ __all__ = [
     "ALIASES",
     "CEM",
     "ERL",
+    "MFPBT",
     "P3S",
     "PB2",
     "PBT",

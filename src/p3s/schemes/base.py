@@ -31,11 +31,13 @@ import numpy as np
 from p3s import chief
 from p3s.algorithms import Algorithm
 from p3s.algorithms.off_policy import OffPolicy
-from p3s.field_types import Count, CountOrZero, Share
+from p3s.errors import UserError
+from p3s.fields.layers import Layer
+from p3s.fields.types import Count, CountOrZero, Ratio, Share
 from p3s.learning.learners import act, init_learners, update_learners
 from p3s.learning.rhythm import EveryStep, Rhythm, WholeEpisodes
 from p3s.trees import pick
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Guide, Learner, Params, Recorded, Transition
 
 
 class PopulationState(NamedTuple):
@@ -70,8 +72,17 @@ class Scheme:
 
     algorithm: Algorithm
 
+    adds_loss_terms: ClassVar[bool] = False
+    """Whether it adds to the losses of policies (`Guide.term`)."""
     can_be_split: ClassVar[bool] = False
     """Whether its learners can live in several shards."""
+    fewest_learners: ClassVar[int] = 1
+    is_alone: ClassVar[bool] = False
+    """Whether it has one learner and no more."""
+    has_own_code: ClassVar[bool] = False
+    """Whether it has a code of its own; the others start as the authors' P3S code does."""
+    presets: ClassVar[tuple[Layer, ...]] = ()
+    """Values that it wants under any preset, of its algorithm's fields too."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -79,8 +90,23 @@ class Scheme:
         if "review" in vars(cls):
             cls.can_be_split = False
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         """What is wrong with the fields taken together, or None; bounds are in their types."""
+        count, message, about = self.num_learners, "", "num_learners"
+        if self.is_alone and count != 1:
+            message = (
+                f"has one learner, not {count}: leave num_learners out, or choose another scheme"
+            )
+        elif count < self.fewest_learners:
+            message = f"needs at least {self.fewest_learners} learners, not {count}"
+        elif self.adds_loss_terms and not self.algorithm.takes_loss_terms:
+            name, about = self.algorithm.name, "algorithm"
+            message = (
+                f"adds to the loss of each policy, and that of {name} takes no further terms: "
+                "see 'p3s algorithms'"
+            )
+        if message:
+            return UserError(f"scheme {self.name} {message}", about)
         return self.algorithm.problem()
 
     def rhythm(self) -> Rhythm:
@@ -241,20 +267,22 @@ class StepScheme(Scheme):
     those of all learners."""
     skip_random_episodes: bool = False
     """Ignore the returns of episodes in which actions were uniformly random."""
-    updates_per_step: Count | Literal["N"] = 1
+    updates_per_step: Count | Ratio | Literal["N"] = 1
     """Updates of each learner per own environment step: 1 (paper), or N, the number of
-    environment copies (authors), which makes one per environment step as in a single learner."""
+    environment copies (authors), which makes one per environment step as in a single learner. 0.25
+    is one update after every fourth own step."""
     random_steps: CountOrZero | Literal["initial_steps", "next_thousand"] = "initial_steps"
     """Own steps with uniformly random actions: a number, the steps before T_initial (paper), or
     T_initial rounded up to a multiple of 1000 (authors)."""
     learners_start: Literal["identical", "independent"] = "identical"
     """All learners start with the same parameters (paper), or each with its own (authors)."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.own_share > 0 and (self.num_trained == 1 or self.num_trained != self.num_envs):
-            return (
+            return UserError(
                 f"own_share is for several learners that share a replay, and scheme {self.name} "
-                f"trains {self.num_trained} with {self.num_envs} environment copies: leave it out"
+                f"trains {self.num_trained} with {self.num_envs} environment copies: leave it out",
+                "own_share",
             )
         return super().problem()
 
@@ -274,8 +302,8 @@ class StepScheme(Scheme):
         return self.recent_episodes if self.return_memory is None else 1
 
     @property
-    def num_updates(self) -> int:
-        """Updates of each learner after one step of each."""
+    def num_updates(self) -> int | float:
+        """Updates of each learner per step of each."""
         return self.num_envs if self.updates_per_step == "N" else self.updates_per_step
 
     def updates_per_environment_step(self) -> float | None:
@@ -311,7 +339,7 @@ class StepScheme(Scheme):
 
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Any, Recorded]:
         guide = self.guide(state)
         learners, metrics = update_learners(
             self.algorithm, state.learners, batches, guide, key, state.indices, with_policy
@@ -323,6 +351,8 @@ class StepScheme(Scheme):
 class EpisodeScheme(Scheme):
     """Base of the schemes that evolve policies by the returns of whole episodes."""
 
+    fewest_learners: ClassVar[int] = 2
+
     num_learners: Count = 10
     """Policies in the population, each with its own environment copy (N)."""
     initial_steps: CountOrZero = 0
@@ -330,13 +360,12 @@ class EpisodeScheme(Scheme):
     episodes_per_round: Count = 1
     """Noiseless episodes by which a policy is judged, in every round."""
 
-    def problem(self) -> str | None:
-        if self.num_learners < 2:
-            return f"scheme {self.name} needs a population of at least 2, not {self.num_learners}"
+    def problem(self) -> UserError | None:
         if not self.algorithm.has_own_policy:
-            return (
+            return UserError(
                 f"scheme {self.name} evolves policies beside a value function, and "
-                f"{self.algorithm.name} has no policy of its own: see 'p3s algorithms'"
+                f"{self.algorithm.name} has no policy of its own: see 'p3s algorithms'",
+                "algorithm",
             )
         return super().problem()
 

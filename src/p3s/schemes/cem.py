@@ -30,11 +30,22 @@ import numpy as np
 
 from p3s import chief, keys
 from p3s.errors import UserError
-from p3s.field_types import Count, CountOrZero
+from p3s.fields.layers import Layer, Setting
+from p3s.fields.types import Count, CountOrZero
 from p3s.learning.learners import act
-from p3s.schemes.search_distribution import SearchDistribution
+from p3s.learning.metrics import POLICY_LOSS, VALUE_LOSS, recorded
+from p3s.schemes.search_distribution import CEM_RL, SearchDistribution
 from p3s.trees import pick
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Recorded, Transition
+
+CODE = {**CEM_RL, "selection": "first", "sampling": "mirrored", "update_order": "values_first"}
+NETWORKS = {"activation": "leaky_relu", "policy_activation": "tanh"}
+"""Of CEM-RL's code, that CEM-TD3 was run with; the defaults are Appendix D's description."""
+
+
+def runs_their_algorithm(setting: Setting) -> bool:
+    """Whether a run is one of the authors' own, whose networks are their algorithm's."""
+    return setting.preset == "authors" and setting.algorithm.name in ("td3", "ddpg")
 
 
 class CEMState(NamedTuple):
@@ -55,6 +66,12 @@ class CEM(SearchDistribution):
     """Policies are drawn around the best ones; half of them take gradient steps."""
 
     name: ClassVar[str] = "cem"
+    has_own_code: ClassVar[bool] = True
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("CEM-RL's code", {"initial_steps": lambda setting: setting.own_steps(10_000)}),
+        Layer("CEM-RL's code", CODE, lambda setting: setting.preset != "paper"),
+        Layer("CEM-RL's code", NETWORKS, runs_their_algorithm),
+    )
     stacked: ClassVar[tuple[str, ...]] = ("selected", "optimizers")
 
     initial_steps: CountOrZero = 1000
@@ -67,7 +84,7 @@ class CEM(SearchDistribution):
     update_order: Literal["together", "values_first"] = "together"
     """Value and policy steps alternate (paper), or all value steps come first (authors)."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         return self.more_than_all("num_selected", self._selected) or super().problem()
 
     @property
@@ -149,9 +166,9 @@ class CEM(SearchDistribution):
 
     def learn(
         self, state: CEMState, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[CEMState, Metrics]:
+    ) -> tuple[CEMState, Recorded]:
         value_key, policy_key = jax.random.split(key)
-        metrics: Metrics = {}
+        metrics: Recorded = {}
         count = len(batches.reward)
         if self.update_order == "together" or not with_policy:
             state, metrics = self._value_step(state, pick(batches, 0), value_key)
@@ -163,7 +180,7 @@ class CEM(SearchDistribution):
 
     def _value_step(
         self, state: CEMState, batch: Transition, key: jax.Array
-    ) -> tuple[CEMState, Metrics]:
+    ) -> tuple[CEMState, Recorded]:
         """One step of the value functions, whose targets follow one of the selected policies."""
         policy = pick(state.selected, state.turn % self._selected)
         critic = self.algorithm.with_policy(state.critic, policy)
@@ -171,11 +188,12 @@ class CEM(SearchDistribution):
             critic = critic._replace(targets={**critic.targets, "policy": policy})
         critic, metrics = self.algorithm.value_step(critic, batch, key)
         critic = self.algorithm.follow_targets(critic)
-        return state._replace(critic=critic, turn=state.turn + 1), metrics
+        state = state._replace(critic=critic, turn=state.turn + 1)
+        return state, recorded(metrics, VALUE_LOSS)
 
     def _policy_steps(
         self, state: CEMState, batches: Transition, key: jax.Array
-    ) -> tuple[CEMState, Metrics]:
+    ) -> tuple[CEMState, Recorded]:
         """One step of every selected policy on the common value functions, as one program.
 
         What else a policy step moves, like SAC's temperature, is taken from the first one.
@@ -199,7 +217,7 @@ class CEM(SearchDistribution):
             optimizers=learners.optimizers["policy"],
             critic=state.critic._replace(optimizers=optimizers, extra=first.extra),
         )
-        return state, metrics
+        return state, recorded(metrics, POLICY_LOSS)
 
     @partial(jax.jit, static_argnums=0)
     def _evolve(

@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from p3s.algorithms import Algorithm
-from p3s.field_types import Count, NonNegative, Positive
+from p3s.fields.types import Count, NonNegative, Positive
 from p3s.learning.learners import distances
 from p3s.networks import projected
 from p3s.schemes.base import StepScheme
@@ -50,6 +50,7 @@ class Center(StepScheme):
     """All learners are pulled to a center policy that follows them."""
 
     name: ClassVar[str] = "center"
+    fewest_learners: ClassVar[int] = 2
     extra_champions: ClassVar[tuple[str, ...]] = ("center",)
 
     review_period: Count = 40
@@ -58,11 +59,6 @@ class Center(StepScheme):
     """Weight of the pull to the center (β)."""
     center_learning_rate: Positive = 1e-3
     """Adam's step size for the center."""
-
-    def problem(self) -> str | None:
-        if self.num_learners < 2:
-            return f"scheme center needs at least 2 learners, not {self.num_learners}"
-        return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> CenterState:
         learners = self.init_learners(key, spec)

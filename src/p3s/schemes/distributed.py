@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s.field_types import Count
+from p3s.fields.layers import Layer, all_updates
+from p3s.fields.types import Count, Ratio
 from p3s.schemes.base import StepScheme
 
 
@@ -24,14 +25,15 @@ class Distributed(StepScheme):
     """One learner acts in N environment copies."""
 
     name: ClassVar[str] = "distributed"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("", {"updates_per_step": all_updates}),)
 
     can_be_split: ClassVar[bool] = False
-    # A class variable is no field: there is always one learner.
+    # A class variable is not a field: there is always one learner.
     num_learners: ClassVar[int] = 1  # type: ignore[reportIncompatibleVariableOverride]
 
     num_copies: Count = 4
     """Environment copies of the one learner (N)."""
-    updates_per_step: Count | Literal["N"] = "N"
+    updates_per_step: Count | Ratio | Literal["N"] = "N"
     """Updates of the learner per vector step: N, the number of environment copies."""
 
     @property

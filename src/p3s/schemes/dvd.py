@@ -28,11 +28,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
+from p3s.errors import UserError
 from p3s.experience.returns import NONE, new_returns, noted
-from p3s.field_types import Count, Decay, Positive
+from p3s.fields.layers import Layer
+from p3s.fields.types import Count, Decay, Positive
 from p3s.learning.learners import Coupling, update_learners
 from p3s.schemes.base import StepScheme
-from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Learner, Params, Recorded, Transition
 
 DIAGONAL = 1e-3
 """What is added to the diagonal of K, relative to it; it bounds the gradient of log det K."""
@@ -87,6 +89,9 @@ class DvD(StepScheme):
     """Learners share one replay and are pushed apart, as hard as a bandit finds good."""
 
     name: ClassVar[str] = "dvd"
+    adds_loss_terms: ClassVar[bool] = True
+    fewest_learners: ClassVar[int] = 2
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("", {"learners_start": "independent"}),)
 
     num_learners: Count = 5
     """Learners, each with its own environment copy (N)."""
@@ -94,26 +99,21 @@ class DvD(StepScheme):
     """Shares of diversity in the policies' objective that the bandit chooses from (λ); the last
     one is in force at the start."""
     num_probing_states: Count = 20
-    """States of the minibatches at which actions are compared, as far as there are so many."""
+    """States of the minibatches at which actions are compared, as far as there are enough."""
     kernel_width: Positive = 1.0
     """Distance of actions at which policies begin to count as different."""
     bandit_memory: Count = 50
     """Outcomes that the bandit remembers, about."""
 
-    def problem(self) -> str | None:
-        if self.num_learners < 2:
-            return f"scheme dvd needs at least 2 learners, not {self.num_learners}"
+    def problem(self) -> UserError | None:
         if not self.diversity_weights:
-            return "diversity_weights must name one weight at least"
+            message = "diversity_weights must name one weight at least"
+            return UserError(message, "diversity_weights")
         if self.algorithm.actions == "discrete":
-            return (
+            return UserError(
                 "scheme dvd measures how far actions are apart, and those of "
-                f"{self.algorithm.name} are choices: see 'p3s algorithms'"
-            )
-        if not self.algorithm.takes_loss_terms:
-            return (
-                "scheme dvd adds diversity to the loss of each policy, and that of "
-                f"{self.algorithm.name} takes no further terms: see 'p3s algorithms'"
+                f"{self.algorithm.name} are choices: see 'p3s algorithms'",
+                "algorithm",
             )
         return super().problem()
 
@@ -131,7 +131,7 @@ class DvD(StepScheme):
 
     def learn(
         self, state: DvDState, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[DvDState, Metrics]:
+    ) -> tuple[DvDState, Recorded]:
         coupling, more = self._coupling(state, batches, key) if with_policy else (None, {})
         learners, metrics = update_learners(
             self.algorithm,
@@ -147,7 +147,7 @@ class DvD(StepScheme):
 
     def _coupling(
         self, state: DvDState, batches: Transition, key: jax.Array
-    ) -> tuple[Coupling, Metrics]:
+    ) -> tuple[Coupling, Recorded]:
         """The term of each policy, which has the value and the gradient of the common one."""
         seen = batches.observation
         each = -(-self.num_probing_states // self.num_learners)

@@ -33,15 +33,40 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.field_types import Count, CountOrZero, NonNegative, Share
+from p3s.errors import UserError
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import Count, CountOrZero, NonNegative, Share
 from p3s.learning.learners import act, init_learners, update_learners
 from p3s.networks import projected
 from p3s.schemes.base import EpisodeScheme
 from p3s.trees import merge, pick, trained
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Guide, Learner, Params, Recorded, Transition
 
 TOURNAMENT_SIZE = 3
 LARGEST_WEIGHT = 1e6
+
+ERL_DDPG = {
+    "hidden_sizes": (400, 300),
+    "activation": "elu",
+    "layer_norm": True,
+    "learning_rate": 5e-4,
+    "policy_hidden_sizes": (128, 128),
+    "policy_activation": "tanh",
+    "policy_learning_rate": 5e-5,
+    "batch_size": 128,
+    "target_rate": 0.001,
+    "exploration_noise": 0.2,
+    "exploration_noise_kind": "ornstein_uhlenbeck",
+    "exploration_noise_reversion": 0.15,
+}
+"""The base algorithm of ERL's own code."""
+CODE = {
+    "initial_steps": 0,
+    "episodes_per_round": by_family({"Hopper": 5, "Walker2d": 3}),
+    "elite_fraction": by_family({"Hopper": 0.3, "Ant": 0.3, "Walker2d": 0.2}),
+    "synchronization_period": by_family({"Hopper": 1, "Ant": 1}),
+}
+"""Its own code; for environments that it was not run on as for Swimmer."""
 
 
 class ERLState(NamedTuple):
@@ -111,6 +136,7 @@ class BesideLearner(EpisodeScheme):
     """
 
     stacked: ClassVar[tuple[str, ...]] = ("learners",)
+    has_own_code: ClassVar[bool] = True
     extra_champions: ClassVar[tuple[str, ...]] = ("gradient",)
 
     @property
@@ -148,7 +174,7 @@ class BesideLearner(EpisodeScheme):
 
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Any, Recorded]:
         own = pick(self.algorithm.policy_of(state.learners), 0)
         pull = Guide(own, jnp.zeros(1, jnp.float32))
         learners, metrics = update_learners(
@@ -162,6 +188,14 @@ class ERL(BesideLearner):
     """Policies evolve; a gradient learner learns from them and joins them at times."""
 
     name: ClassVar[str] = "erl"
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("its own code", CODE),
+        Layer(
+            "its own code",
+            ERL_DDPG,
+            lambda setting: setting.preset == "authors" and setting.algorithm.name == "ddpg",
+        ),
+    )
 
     num_learners: Count = 10
     """Evolved policies, each with its own environment copy, beside the learner's."""
@@ -170,7 +204,7 @@ class ERL(BesideLearner):
     elite_fraction: Share = 0.1
     """Share of the population that survives a round unchanged, one at least."""
     mutation_probability: Share = 0.9
-    """Probability that a policy which is no elite mutates."""
+    """Probability that a policy mutates which is not an elite."""
     mutated_share: Share = 0.1
     """Largest share of a matrix's entries that a mutation changes."""
     mutation_strength: NonNegative = 0.1
@@ -178,11 +212,12 @@ class ERL(BesideLearner):
     synchronization_period: Count = 10
     """Rounds after which the learner's policy replaces the worst of the population."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.num_elites >= max(self.num_learners, 2):
-            return (
+            return UserError(
                 f"elite_fraction {self.elite_fraction} keeps all {self.num_learners} policies: "
-                "at least one must be free to change"
+                "at least one must be free to change",
+                "elite_fraction",
             )
         return super().problem()
 

@@ -29,10 +29,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.field_types import Count, Share
+from p3s.fields.layers import Layer, by_family
+from p3s.fields.types import Count, Share
 from p3s.learning.learners import init_learners
 from p3s.schemes.erl import BesideLearner
-from p3s.schemes.search_distribution import SearchDistribution
+from p3s.schemes.search_distribution import CEM_RL, SearchDistribution
 from p3s.trees import follow, merge, pick, put, trained
 from p3s.types import EnvSpec, Learner, Params
 
@@ -62,6 +63,11 @@ class EvoRainbow(SearchDistribution, BesideLearner):
     """Policies are drawn around the best ones, and one learner follows them."""
 
     name: ClassVar[str] = "evorainbow"
+    presets: ClassVar[tuple[Layer, ...]] = (
+        Layer("CEM-RL's code", CEM_RL),
+        Layer("its run script", {"damping": by_family({"Humanoid": 0.1})}),
+        Layer("its run script", {"champion_rate": by_family({"Humanoid": 0.0})}),
+    )
 
     num_learners: Count = 5
     """Policies of the population, each with its own environment copy, beside the learner's."""

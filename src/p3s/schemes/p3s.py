@@ -36,11 +36,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief
-from p3s.field_types import Bounds, NonNegative
+from p3s.errors import UserError
+from p3s.fields.layers import Layer, Setting
+from p3s.fields.types import Bounds, NonNegative
 from p3s.learning.learners import distances, pairwise_distances
 from p3s.schemes.base import Decision, StepScheme
 from p3s.trees import pick
-from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Guide, Learner, Params, Recorded, Transition
 
 DistanceEstimate = Literal["period_end", "every_minibatch", "policy_minibatches"]
 NOBODY = -1
@@ -48,6 +50,23 @@ SMALLEST_DISTANCE, LARGEST_DISTANCE = 1e-4, 1e4
 """The authors' code clips the distance at each state to this range before averaging."""
 STATES_PER_MEASURED = 10
 """States of a minibatch for each one that `policy_minibatches` measures on."""
+
+D_MIN = {
+    ("Walker2d", False): 0.02,
+    ("Ant", False): 0.02,
+    ("Hopper", True): 0.02,
+    ("Walker2d", True): 0.02,
+    ("HalfCheetah", True): 0.02,
+}
+# Normals with TD3's exploration noise as their std, 0.1, whose means are ½‖.‖² = d apart, have a KL
+# of d / 0.1²; SAC's target entropy means a std of 0.09 (docs/algorithms/sac.md).
+KL_PER_SQUARE = 100.0
+
+
+def smallest_radius(setting: Setting) -> float:
+    """d_min of Appendix I, by environment and whether it is delayed, in the distance's unit."""
+    unit = KL_PER_SQUARE if setting.distance == "kl" else 1.0
+    return unit * D_MIN.get(setting.task, P3S.d_min)
 
 
 class P3SState(NamedTuple):
@@ -73,6 +92,7 @@ class P3S(StepScheme):
     """The best learner guides the others softly, and the pull adapts."""
 
     name: ClassVar[str] = "p3s"
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("Appendix I", {"d_min": smallest_radius}),)
     stacked: ClassVar[tuple[str, ...]] = (
         "learners", "indices", "old_policies", "spread_sums", "change_sums", "actors", "played",
     )  # fmt: skip
@@ -101,9 +121,10 @@ class P3S(StepScheme):
     (paper), or the policy that played the best of the learners' latest episodes (snapshot). In the
     latter case a learner plays a whole episode with one policy."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         if self.follows_episodes and self.return_memory is not None:
-            return "guide_source snapshot goes by latest returns: leave return_memory out"
+            message = "guide_source snapshot goes by latest returns: leave return_memory out"
+            return UserError(message, "return_memory")
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> P3SState:
@@ -152,7 +173,7 @@ class P3S(StepScheme):
 
     def learn(
         self, state: P3SState, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[P3SState, Metrics]:
+    ) -> tuple[P3SState, Recorded]:
         state, metrics = super().learn(state, batches, key, with_policy)
         if self.distance_estimate == "every_minibatch":
             state = self._measure_minibatches(state, batches.observation)

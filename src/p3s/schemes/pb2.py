@@ -33,9 +33,9 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from p3s import chief
 from p3s.errors import UserError
 from p3s.experience.returns import NONE, new_returns, noted
-from p3s.field_types import Count, NonNegative, check_fields
+from p3s.fields.types import Count, NonNegative, check_fields
 from p3s.schemes.base import Decision
-from p3s.schemes.pbt import WITH_HORIZON, WithOwnFields, perturb
+from p3s.schemes.pbt import WITH_HORIZON, WorstFollowBest, perturb
 from p3s.types import EnvSpec, Learner
 
 BOUND_FACTOR = 10.0
@@ -196,11 +196,11 @@ def note_returns(history: History, recent_returns: np.ndarray, sources: np.ndarr
 
 
 @dataclass(frozen=True, kw_only=True)
-class PB2(WithOwnFields):
+class PB2(WorstFollowBest):
     """PBT in which a Gaussian process chooses the hyper-parameters, within bounds."""
 
     name: ClassVar[str] = "pb2"
-    stacked: ClassVar[tuple[str, ...]] = (*WithOwnFields.stacked, "history")
+    stacked: ClassVar[tuple[str, ...]] = (*WorstFollowBest.stacked, "history")
 
     lower_bounds: tuple[float, ...] = ()
     """Smallest value of each perturbed field, in their order; by default a tenth of the given."""
@@ -211,25 +211,27 @@ class PB2(WithOwnFields):
     memory: Count = 50
     """Reviews of each learner that are remembered."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         found = super().problem()
         if found is not None:
             return found
         for field in ("lower_bounds", "upper_bounds"):
             given = getattr(self, field)
             if given and len(given) != len(self.perturbed):
-                return f"{field} needs a number for each of {', '.join(self.perturbed)}"
+                names = ", ".join(self.perturbed)
+                return UserError(f"{field} needs a number for each of {names}", field)
         for name in self.perturbed:
             low, high = self.bounds_of(name)
             bounded = f"{name} between {low:g} and {high:g}"
             same_sign = name in WITH_HORIZON or low * high > 0
             if not (low < high and same_sign) or (name in WITH_HORIZON and high >= 1):
-                return f"scheme pb2 cannot search {bounded}: give lower_bounds and upper_bounds"
+                message = f"cannot search {bounded}: give lower_bounds and upper_bounds"
+                return UserError(f"scheme pb2 {message}", "lower_bounds")
             try:
                 for value in (low, high):
                     check_fields(replace(self.algorithm, **{name: value}))
             except UserError as error:
-                return f"scheme pb2 would search {bounded}: {error}"
+                return UserError(f"scheme pb2 would search {bounded}: {error}", "perturbed")
         return None
 
     def bounds_of(self, name: str) -> tuple[float, float]:

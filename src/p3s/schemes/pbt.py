@@ -21,11 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s import chief, keys
-from p3s.field_types import Bounds, Count
+from p3s.errors import UserError
+from p3s.fields.layers import Layer, Setting
+from p3s.fields.types import Bounds, Count
 from p3s.learning.learners import act, update_learners
 from p3s.schemes.base import Decision, StepScheme
 from p3s.trees import pick, put
-from p3s.types import EnvSpec, Learner, Metrics, Params, Transition
+from p3s.types import EnvSpec, Learner, Params, Recorded, Transition
 
 WITH_HORIZON = ("discount_factor", "adam_momentum")
 
@@ -56,43 +58,35 @@ def exploit(means: np.ndarray, quantile: float, rng: np.random.Generator) -> lis
     return sources
 
 
+def perturbed_of(setting: Setting) -> tuple[str, ...]:
+    """The fields that learners differ in by default, as far as the algorithm has them."""
+    return tuple(name for name in WithOwnFields.perturbed if hasattr(setting.algorithm, name))
+
+
 @dataclass(frozen=True, kw_only=True)
 class WithOwnFields(StepScheme):
-    """Base of `pbt` and `pb2`: the worst learners continue from the best with other values."""
+    """Base of `pbt`, `pb2` and `mf_pbt`: learners continue from others, with other values."""
 
+    fewest_learners: ClassVar[int] = 2
     stacked: ClassVar[tuple[str, ...]] = ("learners", "indices", "own_fields")
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("", {"perturbed": perturbed_of}),)
 
     review_period: Count = 2500
     """Own steps of a learner between two selections."""
-    quantile: Annotated[float, Bounds(above=0, most=0.5)] = 0.25
-    """Share of the population that is replaced, and that it is replaced from."""
     perturbed: tuple[str, ...] = ("learning_rate", "exploration_noise", "discount_factor")
     """Fields of the algorithm of which each learner has its own value."""
 
-    def problem(self) -> str | None:
-        if self.num_learners < 2:
-            return f"scheme {self.name} needs at least 2 learners, not {self.num_learners}"
+    def problem(self) -> UserError | None:
         known = {name for name, value in vars(self.algorithm).items() if isinstance(value, float)}
         for name in self.perturbed:
             if name not in known:
-                return f"{name} is no number of {self.algorithm.name}: {', '.join(sorted(known))}"
+                numbers = ", ".join(sorted(known))
+                message = f"{name} is not a number of {self.algorithm.name}: {numbers}"
+                return UserError(message, "perturbed")
         return super().problem()
 
     def start_value(self, name: str, draw: jax.Array) -> jax.Array:
         """A learner's first value of a field, by a number drawn uniformly from [-1, 1)."""
-        raise NotImplementedError
-
-    def explore(
-        self,
-        report: dict[str, Any],
-        sources: np.ndarray,
-        means: np.ndarray,
-        rng: np.random.Generator,
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The report after the copies, other values for those who copied; what to write about it.
-
-        sources: whom each learner continues from; means: their mean recent returns.
-        """
         raise NotImplementedError
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Any:
@@ -118,7 +112,7 @@ class WithOwnFields(StepScheme):
 
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Any, Recorded]:
         learners, metrics = update_learners(
             self.algorithm,
             state.learners,
@@ -134,16 +128,13 @@ class WithOwnFields(StepScheme):
     def report(self, state: Any, observations: np.ndarray) -> dict[str, Any]:
         return {"own_fields": state.own_fields}
 
-    def decide(
-        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    def decision(
+        self, best: int | None, sources: list[int], after: dict[str, Any], about: dict[str, Any]
     ) -> Decision:
-        best = self.best(recent_returns)
-        sources = list(range(self.num_learners))
-        after, about = report, {}
-        if best is not None:
-            means = chief.mean_returns(recent_returns)
-            sources = exploit(means, self.quantile, rng)
-            after, about = self.explore(report, np.array(sources), means, rng)
+        """What is to be done, and written down.
+
+        sources: whom each learner continues from; after: the report as it is then.
+        """
         copies = [[source, index] for index, source in enumerate(sources) if source != index]
         values = {name: own.tolist() for name, own in after["own_fields"].items()}
         row = {"best": best, "copies": copies, "own_fields": values, **about}
@@ -172,17 +163,11 @@ class WithOwnFields(StepScheme):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PBT(WithOwnFields):
-    """The worst learners take over the best ones' weights and perturbed hyper-parameters."""
+class WorstFollowBest(WithOwnFields):
+    """Base of `pbt` and `pb2`: the worst of all learners continue from the best."""
 
-    name: ClassVar[str] = "pbt"
-
-    perturbation: Annotated[float, Bounds(above=1)] = 1.2
-    """Factor by which a taken-over hyper-parameter is multiplied or divided."""
-
-    def start_value(self, name: str, draw: jax.Array) -> jax.Array:
-        """Within one perturbation of the given value."""
-        return perturb(name, getattr(self.algorithm, name), self.perturbation**draw)
+    quantile: Annotated[float, Bounds(above=0, most=0.5)] = 0.25
+    """Share of the population that is replaced, and that it is replaced from."""
 
     def explore(
         self,
@@ -191,17 +176,61 @@ class PBT(WithOwnFields):
         means: np.ndarray,
         rng: np.random.Generator,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The report after the copies, other values for those who copied; what to write about it.
+
+        sources: whom each learner continues from; means: their mean recent returns.
+        """
+        raise NotImplementedError
+
+    def decide(
+        self, report: dict[str, Any], recent_returns: np.ndarray, rng: np.random.Generator
+    ) -> Decision:
+        best = self.best(recent_returns)
+        sources = list(range(self.num_learners))
+        after, about = report, {}
+        if best is not None:
+            means = chief.mean_returns(recent_returns)
+            sources = exploit(means, self.quantile, rng)
+            after, about = self.explore(report, np.array(sources), means, rng)
+        return self.decision(best, sources, after, about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithPerturbation(WithOwnFields):
+    """Base of `pbt` and `mf_pbt`: values are multiplied by a factor or by its inverse."""
+
+    perturbation: Annotated[float, Bounds(above=1)] = 1.2
+    """Factor by which a taken-over hyper-parameter is multiplied or divided."""
+
+    def start_value(self, name: str, draw: jax.Array) -> jax.Array:
+        """Within one perturbation of the given value."""
+        return perturb(name, getattr(self.algorithm, name), self.perturbation**draw)
+
+    def perturbed_values(
+        self, name: str, values: np.ndarray, moved: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """A field's values, (learners,), perturbed where they have moved to another learner."""
+        factors = self.perturbation ** rng.choice([-1.0, 1.0], size=len(values))
+        explored = np.where(moved, perturb(name, values, factors), values)
+        return explored.astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PBT(WorstFollowBest, WithPerturbation):
+    """The worst learners take over the best ones' weights and perturbed hyper-parameters."""
+
+    name: ClassVar[str] = "pbt"
+
+    def explore(
+        self,
+        report: dict[str, Any],
+        sources: np.ndarray,
+        means: np.ndarray,
+        rng: np.random.Generator,
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        moved = sources != np.arange(len(sources))
         own_fields = {
-            name: self._explored(name, values[sources], sources, rng)
+            name: self.perturbed_values(name, values[sources], moved, rng)
             for name, values in report["own_fields"].items()
         }
         return {"own_fields": own_fields}, {}
-
-    def _explored(
-        self, name: str, values: np.ndarray, sources: np.ndarray, rng: np.random.Generator
-    ) -> np.ndarray:
-        """The values after the copy, perturbed for those who copied another's."""
-        factors = self.perturbation ** rng.choice([-1.0, 1.0], size=len(values))
-        moved = sources != np.arange(len(values))
-        explored = np.where(moved, perturb(name, values, factors), values)
-        return explored.astype(np.float32)

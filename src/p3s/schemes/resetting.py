@@ -19,10 +19,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s.errors import UserError
-from p3s.field_types import Count
+from p3s.fields.layers import Layer, Setting
+from p3s.fields.types import Count
 from p3s.schemes.base import Decision, PopulationState, StepScheme
 from p3s.trees import pick
 from p3s.types import EnvSpec, Learner, Params
+
+REVIEW_PERIOD = {
+    ("Ant", False): 2000,
+    ("HalfCheetah", True): 10_000,
+    ("Ant", True): 10_000,
+    ("Hopper", True): 20_000,
+    ("Walker2d", True): 20_000,
+}
+
+
+def review_period(setting: Setting) -> int:
+    """M' of Re-TD3 in Appendix I, by environment and whether it is delayed."""
+    return REVIEW_PERIOD.get(setting.task, Resetting.review_period)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +44,14 @@ class Resetting(StepScheme):
     """The best policy is copied to all other learners now and then."""
 
     name: ClassVar[str] = "resetting"
+    fewest_learners: ClassVar[int] = 2
+    presets: ClassVar[tuple[Layer, ...]] = (Layer("Appendix I", {"review_period": review_period}),)
 
     review_period: Count = 5000
     """Own steps of a learner between two copies (M')."""
     copied: Literal["policy", "policy_and_target", "policy_target_and_moments"] = "policy"
     """What the others take over from the best: its policy, its target policy too, or these and
     the moments of its policy's optimizer."""
-
-    def problem(self) -> str | None:
-        if self.num_learners < 2:
-            return f"scheme resetting needs at least 2 learners, not {self.num_learners}"
-        return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> PopulationState:
         state = super().init(key, spec)

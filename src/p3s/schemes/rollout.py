@@ -16,11 +16,11 @@ import jax.numpy as jnp
 
 from p3s import keys
 from p3s.algorithms.on_policy import OnPolicy
-from p3s.field_types import Count
+from p3s.fields.types import Count
 from p3s.learning.learners import init_learners
 from p3s.learning.rhythm import FullRollout, Rhythm
 from p3s.schemes.base import PopulationState, Scheme
-from p3s.types import EnvSpec, Metrics, Rollout
+from p3s.types import EnvSpec, Recorded, Rollout
 
 NUM_RECENT = 10
 """Training returns of which the mean is reported."""
@@ -31,16 +31,10 @@ class OnPolicyRollout(Scheme):
     """One learner that learns from its own rollouts: PPO, ACKTR."""
 
     name: ClassVar[str] = "rollout"
+    is_alone: ClassVar[bool] = True
 
     num_learners: Count = 1
     """Always 1."""
-
-    def problem(self) -> str | None:
-        if self.num_learners != 1:
-            return (
-                f"scheme rollout has one learner, not {self.num_learners}: leave num_learners out"
-            )
-        return super().problem()
 
     def rhythm(self) -> Rhythm:
         assert isinstance(self.algorithm, OnPolicy)
@@ -59,7 +53,7 @@ class OnPolicyRollout(Scheme):
 
     def learn(
         self, state: Any, batches: Rollout, key: jax.Array, with_policy: bool
-    ) -> tuple[Any, Metrics]:
+    ) -> tuple[Any, Recorded]:
         """One update of the learner on its whole rollout."""
         assert isinstance(self.algorithm, OnPolicy)
         learner_keys = keys.per_learner(key, state.indices)

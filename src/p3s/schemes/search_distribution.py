@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from p3s.field_types import Count, NonNegative, Share
+from p3s.errors import UserError
+from p3s.fields.types import Count, NonNegative, Share
 from p3s.networks import projected
 from p3s.schemes.base import EpisodeScheme
 from p3s.trees import merge, pick, trained
@@ -70,6 +71,15 @@ def draw_policies(
     return projected(merge(jax.tree.unflatten(structure, drawn), carried))
 
 
+CEM_RL = {
+    "elite_weights": "log",
+    "variance_estimate": "cem_rl",
+    "damping": 1e-3,
+    "final_damping": 1e-5,
+}
+"""The distribution of CEM-RL's code."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SearchDistribution(EpisodeScheme):
     """Base of the schemes whose state has a `mean`, a `variance` and a `damping`."""
@@ -93,14 +103,15 @@ class SearchDistribution(EpisodeScheme):
     """Share of the damping's excess over its end that is left after a round; it is decayed before
     it is added."""
 
-    def problem(self) -> str | None:
+    def problem(self) -> UserError | None:
         return self.more_than_all("num_elites", self._elites) or super().problem()
 
-    def more_than_all(self, field: str, count: int) -> str | None:
+    def more_than_all(self, field: str, count: int) -> UserError | None:
         """What is wrong with this number of policies, or None."""
         if count <= self.num_learners:
             return None
-        return f"{field} must be at most the population, {self.num_learners}, not {count}"
+        message = f"{field} must be at most the population, {self.num_learners}, not {count}"
+        return UserError(message, field)
 
     @property
     def _elites(self) -> int:

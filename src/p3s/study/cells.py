@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
 
-from p3s.config import Config, resolve
+from p3s.config.run import Config, resolve_spec
+from p3s.config.spec import RunSpec
+from p3s.config.suitability import check_environment
 from p3s.envs import make_env
+from p3s.envs.packages import unknown_environment
 from p3s.errors import UserError, unknown
-from p3s.field_types import Mismatch, convert, field_types
-from p3s.run_options import RunOptions
 from p3s.runs.trust import modules_in, refuse_modules
 from p3s.schemes import scheme_name
 from p3s.study.definition import Environment, Method, Study, slug
-from p3s.suitability import check_environment
 
 
 @dataclass(frozen=True)
@@ -55,34 +55,29 @@ def make_cells(study: Study) -> list[Cell]:
         _check_modules(study, entry)
     for env in study.environments:
         _check_environment(study, env)
-    fields = {id(method): _fields(study, method) for method in study.methods}
-    cells = []
-    for seed in study.seeds:
-        for env in study.environments:
-            for method in study.methods:
-                run = {
-                    **fields[id(method)],
-                    **env.fields,
-                    "seed": seed,
-                    "steps": study.steps_on(env),
-                }
-                cells.append(
-                    Cell(
-                        id=f"{slug(method.label)}_{slug(env.label)}_seed{seed}",
-                        method=method,
-                        env=env,
-                        seed=seed,
-                        paper=study.paper.get((method.label, env.label)),
-                        config=_config(study, method, env, run),
-                    )
-                )
-    return cells
+    configs = [
+        (method, env, _config(study, method, env))
+        for env in study.environments
+        for method in study.methods
+    ]
+    return [
+        Cell(
+            id=f"{slug(method.label)}_{slug(env.label)}_seed{seed}",
+            method=method,
+            env=env,
+            seed=seed,
+            paper=study.paper.get((method.label, env.label)),
+            config=replace(config, options=replace(config.options, seed=seed)),
+        )
+        for seed in study.seeds
+        for method, env, config in configs
+    ]
 
 
 def _check_modules(study: Study, entry: Environment | Method) -> None:
     """Refuse a module that only the study's file names: it may be someone else's."""
     if isinstance(entry, Environment):
-        named = modules_in([entry.name.id, entry.name.kwargs])
+        named = modules_in([entry.name.id, entry.name.kwargs, list(entry.name.wrappers)])
     else:
         named = modules_in([entry.scheme, entry.algorithm])
     try:
@@ -98,7 +93,7 @@ def _check_environment(study: Study, env: Environment) -> None:
     try:
         gymnasium.spec(env.name.id)
     except gymnasium.error.Error as error:
-        message = unknown("environment", env.name.id, gymnasium.registry)
+        message = unknown_environment(env.name.id)
         raise study.problem(env.at, str(message), env.written) from error
 
 
@@ -123,42 +118,39 @@ def check_environments(study: Study, cells: list[Cell]) -> None:
         made.close()
 
 
-def _fields(study: Study, method: Method) -> dict[str, Any]:
-    """A method's fields, converted to the types of the dataclasses they belong to."""
-    bare = _config(study, method, None, {})
-    types = field_types(RunOptions, type(bare.scheme), type(bare.algorithm))
-    del types["algorithm"]
-    fields = {}
-    for key, value in method.fields.items():
-        at = method.origins[key]
-        if key not in types:
-            message = f"{unknown('field', key, types)} (method {method.label!r})"
-            raise study.problem(at, message)
-        try:
-            fields[key] = convert(value, types[key])
-        except Mismatch as error:
-            raise study.problem(at, f"{key}: {error}") from error
-    return fields
-
-
-def _config(
-    study: Study, method: Method, env: Environment | None, fields: dict[str, Any]
-) -> Config:
-    """The configuration of a run; an error names the line of the key that it mentions."""
-    name = None if env is None else env.name
+def _config(study: Study, method: Method, env: Environment) -> Config:
+    """The configuration of a run; an error names the line of the field that it is about."""
+    spec = RunSpec(
+        env.name,
+        method.scheme,
+        method.algorithm,
+        method.preset,
+        fields={
+            **method.fields,
+            **env.fields,
+            "seed": study.seeds[0],
+            "steps": study.steps_on(env),
+        },
+        origins={
+            "env": study.place(method.at),
+            **{key: study.place(at) for key, at in method.origins.items()},
+            **dict.fromkeys(env.fields, study.place(env.at, env.written)),
+        },
+    )
     try:
-        config = resolve(name, method.scheme, method.algorithm, method.preset, **fields)
-        if config.options.stop_at is not None or config.options.patience is not None:
-            raise UserError("a study compares runs of one length: no stop_at, no patience")
-        config.check()
+        with spec.located():
+            for field in ("stop_at", "patience"):
+                if spec.fields.get(field) is not None:
+                    message = "a study compares runs of one length: no stop_at, no patience"
+                    raise UserError(message, field)
+        config = resolve_spec(spec)
     except UserError as error:
-        words = set(re.findall(r"\w+", str(error)))
-        if env is not None and words & env.fields.keys():
-            message = f"{error} (environment {env.label!r})"
-            raise study.problem(env.at, message, env.written) from error
-        blamed = [key for key in (*method.fields, *method.origins) if key in words]
-        at = method.origins[blamed[0]] if blamed else method.at
-        raise study.problem(at, f"{error} (method {method.label!r})") from error
+        mine = error.field in env.fields
+        whose = f"environment {env.label!r}" if mine else f"method {method.label!r}"
+        raise UserError(f"{error} ({whose})", error.field) from error
+    if method.suits not in (None, config.algorithm.name):
+        message = f"{config.algorithm.name} suits {env.label}: give this method a label of its own"
+        raise study.problem(method.at, f"{message} (method {method.label!r})")
     return config
 
 
@@ -206,7 +198,7 @@ _NAMES_OF = {
     "env": _environment_names,
     "method": lambda cell: {cell.method.label},
     "scheme": lambda cell: {cell.method.scheme, scheme_name(cell.method.scheme)},
-    "algorithm": lambda cell: {cell.method.algorithm},
+    "algorithm": lambda cell: {cell.method.algorithm or "", cell.config.algorithm.name},
     "preset": lambda cell: {cell.method.preset},
     "seed": lambda cell: {str(cell.seed)},
     "id": lambda cell: {cell.id},

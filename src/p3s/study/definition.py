@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from p3s.config.presets import PRESETS
+from p3s.config.toml_lines import KeyPath, Positions
 from p3s.envs import EnvName
 from p3s.errors import UserError, unknown
-from p3s.presets import PRESETS
-from p3s.toml_lines import KeyPath, Positions
 
 STEPS = 1_000_000
 SEEDS = 5
@@ -38,11 +39,14 @@ class Method:
 
     label: str
     scheme: str
-    algorithm: str
+    algorithm: str | None
+    """None: the one that suits the environment."""
     preset: str
     fields: dict[str, Any]
     at: KeyPath
     origins: dict[str, KeyPath]
+    suits: str | None = None
+    """The algorithm in the label, where neither is given."""
 
     @property
     def has_own_preset(self) -> bool:
@@ -78,7 +82,15 @@ class Study:
 
     def problem(self, path: KeyPath, message: str, word: str | None = None) -> UserError:
         """An error that names the file and the line of a key, or of a word in its value."""
-        return UserError(f"{self.file}:{Positions(self.text).line(path, word)}: {message}")
+        return UserError(f"{self.place(path, word)}: {message}")
+
+    def place(self, path: KeyPath, word: str | None = None) -> str:
+        """The file and the line of a key, or of a word in its value."""
+        return f"{self.file}:{self._positions.line(path, word)}"
+
+    @cached_property
+    def _positions(self) -> Positions:
+        return Positions(self.text)
 
     def with_budget(self, steps: int | None, seeds: int | None) -> Study:
         """The same study with another number of steps or seeds."""

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from p3s.report.formatting import duration_text
 from p3s.study.cells import Cell
 from p3s.study.folder import Progress
 
@@ -46,7 +47,7 @@ class StudyDisplay:
 
     def event(self, cell: Cell, progress: Progress) -> None:
         """Print that a cell has started or ended."""
-        took = duration(time.monotonic() - self._started)
+        took = duration_text(time.monotonic() - self._started)
         parts = [f"{took:>9}", f"{progress.state:<8}", cell.id]
         if progress.step:
             parts.append(f"step {progress.step:,}")
@@ -92,13 +93,19 @@ def status_table(
             str(cell.seed),
             Text(own.state, style=STATES[own.state]),
             f"{own.step:,}/{cell.config.options.steps:,}",
-            "-" if own.score is None else f"{own.score:,.1f}",
+            _score(own),
             "-" if own.steps_per_second is None else f"{own.steps_per_second:,.0f}",
-            "-" if left is None else duration(left),
+            "-" if left is None else duration_text(left),
         )
     if len(shown) < len(rows):
         table.add_row(f"... and {len(rows) - len(shown)} more", style="dim")
     return table
+
+
+def _score(own: Progress) -> str:
+    if own.score is not None:
+        return f"{own.score:,.1f}"
+    return "-" if own.state == "waiting" else "no evaluation yet"
 
 
 def summary(cells: list[Cell], progress: dict[str, Progress]) -> Text:
@@ -113,7 +120,7 @@ def summary(cells: list[Cell], progress: dict[str, Progress]) -> Text:
         if progress[cell.id].state not in ("failed", "complete")
     )
     if rate > 0:
-        parts.append(f"about {duration(steps / rate)} left")
+        parts.append(f"about {duration_text(steps / rate)} left")
     return Text(f"{len(cells)} cells: " + ", ".join(parts))
 
 
@@ -124,23 +131,21 @@ def seconds_left(cell: Cell, progress: Progress) -> float | None:
     return max(cell.config.options.steps - progress.step, 0) / progress.steps_per_second
 
 
-def duration(seconds: float) -> str:
-    """A duration in two units: '42 s', '3 min 05 s', '2 h 10 min', '3 d 4 h'."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    minutes = round(seconds / 60)
-    if minutes < 48 * 60:
-        return f"{minutes // 60} h {minutes % 60:02d} min"
-    hours = round(seconds / 3600)
-    return f"{hours // 24} d {hours % 24} h"
+def grid_table(title: str, cells: list[Cell], values: dict[str, str]) -> Table:
+    """Environments by methods, with the value of each cell by id.
 
-
-def brief(seconds: float) -> str:
-    """A duration in one unit, for narrow columns: '42 s', '12 min', '5.6 h', '3.1 d'."""
-    for unit, length, digits in (("d", 48 * 3600, 1), ("h", 3600, 1), ("min", 60, 0)):
-        if seconds >= length:
-            return f"{seconds / (24 * 3600 if unit == 'd' else length):.{digits}f} {unit}"
-    return f"{seconds:.0f} s"
+    Steps have a column of their own where environments differ in them.
+    """
+    table = Table("environment", box=None, pad_edge=False, title=title, title_justify="left")
+    methods = list(dict.fromkeys(cell.method.label for cell in cells))
+    steps = {cell.env.label: cell.config.options.steps for cell in cells}
+    differ = len(set(steps.values())) > 1
+    if differ:
+        table.add_column("steps", justify="right")
+    for method in methods:
+        table.add_column(escape(method), justify="right", overflow="fold")
+    shown = {(cell.method.label, cell.env.label): values[cell.id] for cell in cells}
+    for env, number in steps.items():
+        own = [f"{number:,}"] if differ else []
+        table.add_row(escape(env), *own, *(shown.get((method, env), "-") for method in methods))
+    return table

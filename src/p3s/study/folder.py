@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import UserError
+from p3s.fields.checks import is_number, is_whole
+from p3s.report.failures import read_failure
 from p3s.report.references import FILE, Reference, read_references, references_text
 from p3s.runs.best_policy import LAST
 from p3s.runs.checkpoints import step_folders
-from p3s.runs.failures import read_failure
 from p3s.runs.files import write_text
 from p3s.runs.locks import no_locks, try_lock
 from p3s.runs.opening import load_config
@@ -147,27 +148,30 @@ class StudyFolder:
             state = "stopped" if (run / "config.json").exists() else "waiting"
         return Progress(
             state,
-            metrics.get("step", 0) if isinstance(metrics.get("step", 0), int) else 0,
+            metrics["step"] if is_whole(metrics.get("step")) else 0,
             _number(evaluation.get("score")),
             _number(metrics.get("steps_per_second")),
             error,
         )
 
+    def differences(self, cell: Cell) -> list[tuple[str, Any, Any]]:
+        """The settings in which a run that has started differs from its cell: before, now."""
+        if not (self.run(cell) / "config.json").exists():
+            return []
+        return _differences(load_config(self.run(cell)).to_json(), cell.config.to_json())
+
     def check_runs(self, cells: list[Cell]) -> None:
         """Refuse to continue a run that was started with settings other than the study's."""
         for cell in cells:
-            run = self.run(cell)
-            if (run / "config.json").exists():
-                started, now = load_config(run).to_json(), cell.config.to_json()
-                for key, before, value in _differences(started, now):
-                    raise UserError(
-                        f"{run} was started with {key} = {before}, but the study says {value}: "
-                        "choose another --out, or remove that run"
-                    )
+            for key, before, value in self.differences(cell):
+                raise UserError(
+                    f"{self.run(cell)} was started with {key} = {before}, but the study says "
+                    f"{value}: choose another --out, or remove that run"
+                )
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None
+    return value if is_number(value) else None
 
 
 def _differences(started: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
-from p3s.worker_process import available_cores, core_shares
+from p3s.machine import available_cores, core_shares
 
 
 class CellProcess(Protocol):
@@ -43,8 +43,9 @@ class Launcher(Protocol):
 class LocalLauncher:
     """Processes on this machine, each with its share of the cores."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, module: str = "p3s.study.worker") -> None:
         self.shares = core_shares(available_cores(), jobs)
+        self._module = module
 
     def launch(
         self, order: dict[str, Any], share: list[int], lock: int, log: Path
@@ -52,16 +53,20 @@ class LocalLauncher:
         """Start a worker on these cores; it inherits the lock."""
         order = {**order, "scheduler": os.getpid()}
         with log.open("ab") as printed:
-            return start_worker(order, share, printed.fileno(), [lock])
+            return start_worker(order, share, printed.fileno(), [lock], self._module)
 
 
 def start_worker(
-    order: dict[str, Any], cores: list[int], printed: int, inherited: list[int]
+    order: dict[str, Any],
+    cores: list[int],
+    printed: int,
+    inherited: list[int],
+    module: str = "p3s.study.worker",
 ) -> subprocess.Popen[bytes]:
     """A worker on these cores with its order, which prints to an open file."""
     threads = str(len(cores))
     process = subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-m", "p3s.study.worker"],
+        [sys.executable, "-X", "faulthandler", "-m", module],
         stdin=subprocess.PIPE,
         stdout=printed,
         stderr=printed,

@@ -23,9 +23,9 @@ from typing import Any
 
 from p3s.cluster.ray_library import RayError, connect, ray
 from p3s.errors import UserError
+from p3s.machine import available_cores
 from p3s.study.folder import StudyFolder
 from p3s.study.launching import start_worker
-from p3s.worker_process import available_cores
 
 MOST_LOSSES = 3
 """A cell whose actors were lost this often has failed."""

@@ -24,13 +24,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from p3s.envs import EnvName, parse_name
-from p3s.envs.names import PAPER_DELAY, PAPER_ENVIRONMENTS
+from p3s.config.environments import default_algorithm
+from p3s.config.presets import DEFAULT_PRESET
+from p3s.config.toml_lines import KeyPath, parse_toml
+from p3s.envs import parse_name
 from p3s.errors import unknown
-from p3s.field_types import Mismatch, convert, show
-from p3s.presets import DEFAULT_PRESET
+from p3s.fields.types import Mismatch, convert, show
+from p3s.runs.settings import environment_label
 from p3s.study.definition import SEEDS, STEPS, Environment, Method, Study, slug
-from p3s.toml_lines import KeyPath, parse_toml
 
 _TOP = {
     "name": str,
@@ -49,6 +50,7 @@ _ENVIRONMENT = {
     "label": str,
     "delay": int | str,
     "kwargs": dict,
+    "wrappers": tuple[str, ...],
     "group": str,
     "steps": int,
     "fields": dict,
@@ -79,7 +81,7 @@ def parse(text: str, file: str, default_name: str) -> Study:
     if steps < 1:
         raise blank.problem(("steps",), f"steps must be at least 1, not {steps}")
     environments = tuple(_environments(blank, content))
-    methods = tuple(_methods(blank, content))
+    methods = tuple(_methods(blank, content, environments))
     for kind, entries in (("environments", environments), ("methods", methods)):
         _refuse_duplicates(blank, kind, entries)
     return dataclasses.replace(
@@ -153,10 +155,10 @@ def _environment(study: Study, entry: dict[str, Any], delay: Any, at: KeyPath) -
         place = at if "delay" in entry else ("grid", "delay")
         expected = 'expected a whole number of at least 1, or "end"'
         raise study.problem(place, f"delay: {expected}, not {show(delay)}", "delay")
-    name = parse_name(entry["id"], delay)
-    if "kwargs" in entry:
-        name = dataclasses.replace(name, kwargs={**name.kwargs, **entry["kwargs"]})
-    label = entry.get("label", environment_label(name))
+    wrappers = tuple(entry.get("wrappers", ()))
+    name = parse_name(entry["id"], delay, entry.get("kwargs"), wrappers)
+    # Without the arguments: run folders of studies are named after it.
+    label = entry.get("label", environment_label(parse_name(entry["id"], delay)))
     steps, fields = entry.get("steps"), entry.get("fields", {})
     if steps is not None and steps < 1:
         raise study.problem(at, f"steps must be at least 1, not {steps}", "steps")
@@ -167,16 +169,9 @@ def _environment(study: Study, entry: dict[str, Any], delay: Any, at: KeyPath) -
     return Environment(entry["id"], name, label, entry.get("group"), at, steps, fields)
 
 
-def environment_label(name: EnvName) -> str:
-    """An environment's label: 'Hopper-v5', 'Delayed Ant-v5' or 'Pendulum-v1, delay 5'."""
-    if name.delay is None:
-        return name.id
-    if name.delay == PAPER_DELAY and name.family in PAPER_ENVIRONMENTS:
-        return f"Delayed {name.id}"
-    return f"{name.id}, delay {name.delay}"
-
-
-def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
+def _methods(
+    study: Study, content: dict[str, Any], environments: tuple[Environment, ...]
+) -> Iterator[Method]:
     tables = content.get("methods", [{}])
     if not tables:
         message = "methods is empty: expected at least one table [[methods]]"
@@ -207,7 +202,8 @@ def _methods(study: Study, content: dict[str, Any]) -> Iterator[Method]:
             raise study.problem(at, f"a grid has at most {MOST:,} points")
         for values in itertools.product(*axes.values()):
             point = dict(zip(axes, values, strict=True))
-            yield _method(study, table.get("label"), {**shared, **own}, point, at, origins)
+            fields = {**shared, **own, **point}
+            yield _method(study, table.get("label"), fields, point, at, origins, environments)
 
 
 def _refuse_top_level(study: Study, table: dict[str, Any], at: KeyPath) -> None:
@@ -248,21 +244,24 @@ def _check_list(study: Study, choices: Any, at: KeyPath) -> None:
 def _method(
     study: Study,
     label: str | None,
-    values: dict[str, Any],
+    fields: dict[str, Any],
     point: dict[str, Any],
     at: KeyPath,
     origins: dict[str, KeyPath],
+    environments: tuple[Environment, ...],
 ) -> Method:
-    defaults = {"scheme": "p3s", "algorithm": "td3", "preset": DEFAULT_PRESET}
-    fields: dict[str, Any] = {**defaults, **values, **point}
     for key in _NAMES:
-        _check_type(study, fields[key], origins.get(key, (key,)), str)
-    scheme, algorithm, preset = (fields.pop(key) for key in _NAMES)
+        _check_type(study, fields.get(key, ""), origins.get(key, (key,)), str)
+    scheme, preset = fields.pop("scheme", "p3s"), fields.pop("preset", DEFAULT_PRESET)
+    algorithm = fields.pop("algorithm", None)
+    suited = {"ppo" if scheme == "rollout" else default_algorithm(e.name) for e in environments}
+    suits = suited.pop() if label is None and algorithm is None and len(suited) == 1 else None
     shown = [key for key in point if label is not None or key not in ("scheme", "algorithm")]
     alone = scheme in ("single", "rollout")
-    name = label or (algorithm if alone else f"{scheme}-{algorithm}")
+    both = [scheme, *filter(None, (algorithm, suits))]
+    name = label or (both[-1] if alone else "-".join(both))
     name = " ".join([name, *(f"{key}={show(point[key]).strip(chr(34))}" for key in shown)])
-    return Method(name, scheme, algorithm, preset, fields, at, dict(origins))
+    return Method(name, scheme, algorithm, preset, fields, at, dict(origins), suits)
 
 
 def _refuse_duplicates(study: Study, kind: str, entries: tuple[Any, ...]) -> None:

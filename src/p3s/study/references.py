@@ -23,13 +23,13 @@ import numpy as np
 from gymnasium import spaces
 
 from p3s import keys
-from p3s.config import Config
+from p3s.config.run import Config
 from p3s.envs import EnvName, make_env
 from p3s.envs.masks import sample_allowed
 from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
 from p3s.evaluation import LONGEST_EPISODE
-from p3s.plugins import import_module
+from p3s.plugins.loading import import_module
 from p3s.report.references import Reference, earnings
 from p3s.study.cells import Cell
 from p3s.study.folder import StudyFolder

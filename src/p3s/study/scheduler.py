@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from p3s.runs.failures import Failure, read_failure, write_failure
+from p3s.report.failures import Failure, read_failure, write_failure
 from p3s.study.cells import Cell
 from p3s.study.folder import Progress, StudyFolder
 from p3s.study.launching import CellProcess, Launcher, LocalLauncher
@@ -96,7 +96,7 @@ class Scheduler:
     def run(self) -> int:
         """Run the cells; the exit code is 0 if all are complete, else 1, or 128 + the signal."""
         next_show = 0.0
-        with self._catch_signals():
+        with catching_signals(self._signals):
             while True:
                 self._reap()
                 self._obey_signals()
@@ -179,16 +179,11 @@ class Scheduler:
 
     def _record_death(self, cell: Cell, code: int) -> None:
         """Record the failure of a process that was killed or crashed before it could do so."""
-        how = f"ended with exit code {code}"
-        if code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-            if -code == signal.SIGKILL:
-                how += " (out of memory?)"
         with self._folder.log(cell).open("rb") as log:
             log.seek(max(log.seek(0, os.SEEK_END) - PRINTED_BYTES, 0))
             printed = log.read().decode(errors="replace")
         step = self._folder.progress(cell, locked=False).step or None
-        failure = Failure(f"the process {how}", printed, step)
+        failure = Failure(f"the process {how_it_ended(code)}", printed, step)
         write_failure(self._folder.failure(cell), failure)
 
     def _note(self, cell: Cell) -> None:
@@ -211,20 +206,6 @@ class Scheduler:
 
     # ------------------------------------------------------------------ signals
 
-    @contextlib.contextmanager
-    def _catch_signals(self) -> Iterator[None]:
-        def receive(number: int, frame: Any) -> None:
-            self._signals.append(number)
-
-        before = {
-            number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
     def _obey_signals(self) -> None:
         """On the first signal the processes write a checkpoint; the second kills them."""
         if len(self._signals) == self._num_signals_handled:
@@ -235,3 +216,26 @@ class Scheduler:
             running.process.send_signal(signal.SIGTERM if first else signal.SIGKILL)
         if first and self._running:
             self._display.say("stopping: cells write a checkpoint first (interrupt again to kill)")
+
+
+@contextlib.contextmanager
+def catching_signals(received: list[int]) -> Iterator[None]:
+    """Note the signals that ask to stop, in place of stopping."""
+
+    def receive(number: int, frame: Any) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def how_it_ended(code: int) -> str:
+    """What the exit code of a process says of its end."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    memory = " (out of memory?)" if -code == signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(-code).name}{memory}"

@@ -17,14 +17,14 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from p3s.config import Config
+from p3s.config.run import Config
 from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
 from p3s.learning import devices
-from p3s.plugins import import_module
+from p3s.plugins.loading import import_module
+from p3s.report.failures import Failure, write_failure
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
-from p3s.runs.failures import Failure, write_failure
 from p3s.train import Training
 
 FAILED = 1
@@ -88,10 +88,14 @@ def run_cell(order: dict[str, Any]) -> int:
             training.close()
     print(leave_run_page(Path(order["run"])))
     if order["discard_checkpoints"]:
-        # Rename first: a run with half a checkpoint would count as unfinished.
-        gone = (Path(order["run"]) / "checkpoints").rename(Path(order["run"]) / ".discarded")
-        shutil.rmtree(gone)
+        discard_checkpoints(Path(order["run"]))
     return 0
+
+
+def discard_checkpoints(run: Path) -> None:
+    """Remove a finished run's checkpoints."""
+    # Rename first: a run with half a checkpoint would count as unfinished.
+    shutil.rmtree((run / "checkpoints").rename(run / ".discarded"))
 
 
 if __name__ == "__main__":

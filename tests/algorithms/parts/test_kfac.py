@@ -46,7 +46,7 @@ def test_natural_gradient_of_a_linear_gaussian_is_least_squares():
     inputs, target = draw.normal(size=(ROWS, 3)), draw.normal(size=(ROWS, 1))
     design = np.concatenate([inputs, np.ones((ROWS, 1))], axis=1)
     solution = np.linalg.lstsq(design, target, rcond=None)[0]
-    layers = init_dense(jax.random.key(0), [3, 1], [1.0], "tanh").params
+    layers = init_dense(jax.random.key(0), [3, 1], [1.0], "tanh", True).params
     x, y = jnp.float32(inputs), jnp.float32(target)
     gradient = jax.grad(lambda net: 0.5 * jnp.mean((apply_mlp(net, x, "tanh") - y) ** 2))(layers)
     optimizer = KFAC(clip_kl=1e9, damping=0.0, statistics_decay=0.9, momentum=0.0)
@@ -58,7 +58,7 @@ def test_natural_gradient_of_a_linear_gaussian_is_least_squares():
 
 
 def test_traces_are_inputs_and_slopes_of_each_row():
-    layers = init_dense(jax.random.key(0), [3, 5, 2], [1.0, 1.0], "tanh").params
+    layers = init_dense(jax.random.key(0), [3, 5, 2], [1.0, 1.0], "tanh", True).params
     inputs = jax.random.normal(jax.random.key(1), (ROWS, 3))
 
     def log_likelihood(outputs):
@@ -120,7 +120,7 @@ def test_against_kfac_jax():
         return output if isinstance(output, list) else [output]
 
     tag_graph_matcher.eval_jaxpr_eqn = evaluate
-    layers = init_dense(jax.random.key(0), [3, 5, 4, 1], [1.0] * 3, "tanh").params
+    layers = init_dense(jax.random.key(0), [3, 5, 4, 1], [1.0] * 3, "tanh", True).params
     batch = tuple(jax.random.normal(jax.random.key(k), (ROWS, n)) for k, n in ((1, 3), (2, 1)))
 
     def loss(net, batch):

@@ -31,7 +31,7 @@ from p3s.algorithms.off_policy import (
     q_values,
     value_loss,
 )
-from p3s.field_types import Bounds, Critics, NonNegative, Positive, Sizes
+from p3s.fields.types import Bounds, Critics, NonNegative, Positive, Sizes
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -98,13 +98,12 @@ class DeterministicPolicy(ActorCritic):
     """Base of the algorithms with such a policy."""
 
     actions: ClassVar[Literal["continuous", "discrete"]] = "continuous"
-    takes_loss_terms: ClassVar[bool] = True
 
     hidden_sizes: Sizes = (400, 300)
     """Widths of the hidden layers of every network."""
     learning_rate: Positive = 1e-3
     """Adam's step size."""
-    num_values: Critics = 2
+    num_critics: Critics = 2
     """Value networks; the smallest estimate is the target, and the policy climbs the first."""
     exploration_noise: NonNegative = 0.1
     """Standard deviation of the Gaussian noise on actions in training (σ)."""
@@ -122,7 +121,7 @@ class DeterministicPolicy(ActorCritic):
 
     def init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
         """A policy and its Q networks."""
-        keys = jax.random.split(key, 1 + self.num_values)
+        keys = jax.random.split(key, 1 + self.num_critics)
         shapes = [spec.observation.shape]
         policy = self.for_policy.init_network(keys[0], shapes, spec.action_size)
         return policy, self.init_q_networks(keys[1:], spec)
@@ -173,7 +172,7 @@ class DeterministicPolicy(ActorCritic):
         policy, state, loss, distance = self.minimize_policy(loss_of, learner, guide)
         optimizers = {**learner.optimizers, "policy": state}
         learner = learner._replace(policy=policy, optimizers=optimizers)
-        return self.follow_targets(learner), {"policy_loss": loss, "guide_distance": distance}
+        return self.follow_targets(learner), Metrics(loss, guide_distance=distance)
 
     def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         return squared_distance(
@@ -221,7 +220,7 @@ class DeterministicActorCritic(DeterministicPolicy, WithTargets):
         loss_of = partial(value_loss, batch=batch, target=target)
         value, state, loss, _ = self.minimize(loss_of, learner.value, learner.optimizers["value"])
         optimizers = {**learner.optimizers, "value": state}
-        metrics = {"value_loss": loss, "target_mean": target.mean()}
+        metrics = Metrics(loss, target_mean=target.mean())
         return learner._replace(value=value, optimizers=optimizers), metrics
 
     def follow_targets(self, learner: Learner) -> Learner:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.off_policy import ActorCritic, Loss, WithTargets
-from p3s.field_types import Critics, Positive
+from p3s.fields.types import Critics, Positive
 from p3s.trees import follow
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
 
@@ -36,11 +36,10 @@ ADAM_MOMENTUM = 0.9
 class LearnedTemperature(ActorCritic):
     """Base of all soft actor-critics but the first, which differ in how Q is learned."""
 
-    takes_loss_terms: ClassVar[bool] = True
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "log_alpha"
     """What the entropy above its goal is multiplied by in the loss of the temperature."""
 
-    num_values: Critics = 2
+    num_critics: Critics = 2
     """Value networks; the smallest estimate counts, for targets and policy."""
     initial_temperature: Positive = 1.0
     """Weight of the entropy at the start (α)."""
@@ -60,7 +59,7 @@ class LearnedTemperature(ActorCritic):
         raise NotImplementedError
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
-        keys = jax.random.split(key, 1 + self.num_values)
+        keys = jax.random.split(key, 1 + self.num_critics)
         policy, value = self.init_policy(keys[0], spec), self.init_q_networks(keys[1:], spec)
         log_temperature = jnp.log(jnp.asarray(self.initial_temperature, jnp.float32))
         return Learner(
@@ -80,12 +79,8 @@ class LearnedTemperature(ActorCritic):
     ) -> tuple[Learner, Metrics]:
         loss_of = self.policy_loss(learner, batch, guide, key)
         policy, state, loss, (entropy, distance) = self.minimize_policy(loss_of, learner, guide)
-        metrics = {
-            "policy_loss": loss,
-            "guide_distance": distance,
-            "entropy": entropy,
-            "temperature": temperature(learner),
-        }
+        more = {"entropy": entropy, "temperature": temperature(learner)}
+        metrics = Metrics(loss, guide_distance=distance, more=more)
         log_temperature, temperature_state = self._adapt_temperature(
             learner, entropy - self.entropy_goal(learner, batch)
         )
@@ -140,7 +135,7 @@ class SoftActorCritic(LearnedTemperature, WithTargets):
             targets={**learner.targets, "value": followed},
             optimizers={**learner.optimizers, "value": state},
         )
-        return learner, {"value_loss": loss, "target_mean": self.target_mean(target)}
+        return learner, Metrics(loss, target_mean=self.target_mean(target))
 
 
 def temperature(learner: Learner) -> jax.Array:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p3s.algorithms.parts.soft_actor_critic import LearnedTemperature
+import jax
+
+from p3s.algorithms.parts.soft_actor_critic import LearnedTemperature, temperature
 from p3s.algorithms.parts.squashed_gaussian import GaussianActorCritic
 from p3s.types import Learner, Transition
 
@@ -15,6 +17,9 @@ class SoftGaussian(GaussianActorCritic, LearnedTemperature):
 
     target_entropy: float = -1.0
     """Entropy that the temperature aims at, per action dimension."""
+
+    def entropy_weight(self, learner: Learner) -> jax.Array:
+        return temperature(learner)
 
     def entropy_goal(self, learner: Learner, batch: Transition) -> float:
         return self.target_entropy * batch.action.shape[-1]

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from p3s.algorithms.off_policy import ActorCritic, q_values
-from p3s.field_types import Count
+from p3s.algorithms.off_policy import ActorCritic, Loss, q_values
+from p3s.fields.types import Count
 from p3s.networks import Model, apply_network, part, train_network
-from p3s.types import EnvSpec, Learner, Params
+from p3s.types import EnvSpec, Guide, Learner, Params, Transition
 
 LOWEST_LOG_STD, HIGHEST_LOG_STD = -20.0, 2.0
 """Bounds of log std in the original code."""
@@ -147,6 +148,37 @@ class GaussianActorCritic(ActorCritic):
     def q_networks(self, learner: Learner) -> Params:
         """The stacked Q networks."""
         return learner.value
+
+    def entropy_weight(self, learner: Learner) -> jax.Array | float:
+        """Weight of the entropy now (α)."""
+        raise NotImplementedError
+
+    def climbed_value(
+        self, learner: Learner, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        """The estimate of Q(s, a) that the policy climbs, (batch,)."""
+        values = q_values(self.q_networks(learner), observation, action)
+        return self.combine(values, jax.random.fold_in(key, 1))
+
+    def beside(self, batch: Transition) -> jax.Array | None:
+        """Further observations that go through the policy in its step, for its norms."""
+        return None
+
+    def policy_loss(
+        self, learner: Learner, batch: Transition, guide: Guide, key: jax.Array
+    ) -> Loss:
+        """The policy's loss on a minibatch; with it the mean entropy and distance to the guide."""
+        return partial(
+            policy_loss,
+            estimate=partial(self.climbed_value, learner, key=key),
+            observation=batch.observation,
+            noise=jax.random.normal(key, batch.action.shape, jnp.float32),
+            temperature=self.entropy_weight(learner),
+            guide=gaussian(guide.policy, batch.observation),
+            weight=guide.weight,
+            distance_of=self.distance_of,
+            beside=self.beside(batch),
+        )
 
     def action_value(
         self, learner: Learner, observation: jax.Array, action: jax.Array

@@ -4,6 +4,9 @@
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const DASHES = ["", "7 4", "2 4", "9 3 2 3"];
 const NUM_COLORS = 8;
+const HUGE = 1e10;
+const MOST_TICKS = 50;
+const MOST_READ = 16;
 
 const colorOf = (index) => `var(--c${index % NUM_COLORS})`;
 // The dash changes after every fourth color, so that curves differ by more than their color.
@@ -33,6 +36,7 @@ function digits(value, most) {
 
 function plain(value) {
   const size = Math.abs(value);
+  if (size >= HUGE) return value.toExponential(2).replace("+", "");
   if (size >= 100 || size === 0) return digits(value, 0);
   if (size >= 1) return digits(value, 2);
   if (size >= 0.001) return digits(value, 4);
@@ -42,6 +46,7 @@ function plain(value) {
 // The label of a tick; `most` is the largest tick of the axis, so that all share one unit.
 function short(value, most) {
   const size = Math.abs(value);
+  if (size >= HUGE) return value.toExponential(1).replace("+", "");
   if (size >= 1e6) return `${digits(value / 1e6, 2)}M`;
   if (most >= 1e4 && size > 0) return `${digits(value / 1e3, 1)}k`;
   return digits(value, most <= 1 ? 3 : 2);
@@ -62,8 +67,10 @@ function ticksBetween(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough * 0.999);
-  const ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high + step * 1e-6; tick += step) {
+  const ticks = [], first = Math.ceil(low / step) * step;
+  // Counted, since huge numbers swallow a small step.
+  for (let index = 0; index < MOST_TICKS && first + index * step <= high + step * 1e-6; index += 1) {
+    const tick = first + index * step;
     ticks.push(Math.abs(tick) < step * 1e-6 ? 0 : tick);
   }
   return ticks;
@@ -104,6 +111,7 @@ function nearest(xs, x) {
 // a series: {name, color, x, y, low, high, lines, around, counts}. Another call redraws the chart.
 function lineChart(host, spec) {
   host.chart = host.chart || prepare(host);
+  if (host.chart.spec && host.chart.spec.xName !== spec.xName) host.chart.at = null;
   host.chart.spec = spec;
   draw(host);
 }
@@ -164,13 +172,20 @@ function read(host, wanted) {
   node("line", { class: "guide", x1: state.toX(x), x2: state.toX(x), y1: state.top, y2: state.bottom }, state.cursor);
   state.tip.replaceChildren();
   element("div", "at", state.tip, `${spec.xFormat ? spec.xFormat(x) : plain(x)} ${spec.xName}`);
+  const found = [];
   for (const each of series) {
     const index = nearest(each.x, x);
     const gap = each.x.length > 1 ? (each.x[each.x.length - 1] - each.x[0]) / (each.x.length - 1) : Infinity;
-    if (Math.abs(each.x[index] - x) > gap || !known(each.y[index])) continue;
+    if (Math.abs(each.x[index] - x) <= gap && known(each.y[index])) found.push([each, index]);
+  }
+  // Of very many the highest: a longer list would not fit on the screen.
+  const many = found.length > MOST_READ;
+  if (many) found.sort(([a, i], [b, j]) => b.y[j] - a.y[i]);
+  for (const [each, index] of found.slice(0, MOST_READ)) {
     tipRow(state.tip, each, index);
     node("circle", { class: "dot", r: 4, cx: state.toX(each.x[index]), cy: state.toY(each.y[index]), style: `fill:${colorOf(each.color)}` }, state.cursor);
   }
+  if (many) element("div", "at", state.tip, `and ${found.length - MOST_READ} below`);
   state.tip.hidden = false;
   const wide = state.tip.offsetWidth, left = state.toX(x) + 14;
   const place = left + wide > state.width ? Math.max(0, state.toX(x) - wide - 14) : left;
@@ -265,6 +280,8 @@ function draw(host) {
   host.setAttribute("aria-label", `${spec.label} Use the arrow keys to read values.`);
   host.replaceChildren(svg, state.tip);
   state.tip.hidden = true;
+  // Who reads a value goes on reading when the chart grows.
+  if (state.at !== null) read(host, state.at);
 }
 
 function drawSeries(svg, spec, state, left, right, clip) {

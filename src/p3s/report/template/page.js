@@ -18,8 +18,8 @@ function describe(panel, series) {
     const interval = each.low && known(each.low[last]) ? `, 95 % interval ${plain(each.low[last])} to ${plain(each.high[last])}` : "";
     return `${each.name} ends at ${plain(each.y[last])}${interval}`;
   });
-  const beside = (panel.references || []).map((mark) => `; ${mark.name}`).join("");
-  return `Learning curves on ${panel.name}: ${ends.join("; ") || "no curves shown"}${beside}.`;
+  const references = (panel.references || []).map((mark) => `; ${mark.name}`).join("");
+  return `Learning curves on ${panel.name}: ${ends.join("; ") || "no curves shown"}${references}.`;
 }
 
 function drawPanel(host) {

@@ -1,6 +1,6 @@
 """Loggers: the rows of a run in the tools that people look at, one file each.
 
-    --log tensorboard wandb mlflow trackio csv
+    --loggers tensorboard wandb mlflow trackio csv
 
 Each is an extra, imported when asked for. One run is one run there, whatever happened to its
 process: a logger says how many rows of each stream it has, and gets the others.
@@ -15,11 +15,11 @@ from p3s.errors import unknown
 from p3s.runs.loggers.base import Logger
 
 LOGGERS = {
-    "tensorboard": "tensorboard:TensorBoard",
-    "wandb": "weights_and_biases:WeightsAndBiases",
-    "mlflow": "on_mlflow:MLflow",
-    "trackio": "on_trackio:Trackio",
-    "csv": "as_csv:CSV",
+    "tensorboard": "tensorboard_logger:TensorBoard",
+    "wandb": "wandb_logger:WeightsAndBiases",
+    "mlflow": "mlflow_logger:MLflow",
+    "trackio": "trackio_logger:Trackio",
+    "csv": "csv_logger:CSV",
 }
 
 

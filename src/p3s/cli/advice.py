@@ -1,0 +1,65 @@
+"""What `p3s train` says about a run before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p3s.config.run import Config
+from p3s.networks.products import has_half_width_products
+from p3s.schemes.base import Scheme
+
+
+def notes(config: Config) -> Iterator[str]:
+    """Lines for the user: what will not happen, what is slow, what it costs."""
+    for note in (nothing_learned(config), silent_chief(config), slow_precision(config)):
+        if note is not None:
+            yield f"note: {note}"
+    if (cost := cost_of(config)) is not None:
+        yield cost
+
+
+def nothing_learned(config: Config) -> str | None:
+    """Why this run will learn nothing, if it will not."""
+    first, steps = config.scheme.first_update, config.options.steps
+    if steps >= first:
+        return None
+    return (
+        f"learning begins at environment step {first:,}, and the run has {steps:,}: "
+        "nothing will be learned (--initial-steps)"
+    )
+
+
+def silent_chief(config: Config) -> str | None:
+    """Why the chief will never review this run, if it will not."""
+    period = getattr(config.scheme, "review_period", 0)
+    own_steps = config.options.steps // max(1, config.scheme.num_envs)
+    kind = type(config.scheme)
+    idle = kind.review is Scheme.review and kind.decide is Scheme.decide
+    if period <= own_steps or idle:
+        return None
+    return (
+        f"review_period is {period} own steps of a learner, and the run has {own_steps}: "
+        "the chief would never review it; give a shorter period or more steps"
+    )
+
+
+def slow_precision(config: Config) -> str | None:
+    """Why half-width products will be slower here, if they will."""
+    precision = getattr(config.algorithm, "precision", "float32")
+    if precision == "float32" or has_half_width_products():
+        return None
+    return "this hardware has no bfloat16 products: they will be slower than float32"
+
+
+def cost_of(config: Config) -> str | None:
+    """How much a run computes per environment step, if that is fixed."""
+    each, learners = config.scheme.updates_per_environment_step(), config.scheme.num_trained
+    if each is None:
+        return None
+    updates = f"{each:g} update" + ("" if each == 1 else "s")
+    if learners == 1:
+        return f"cost: {updates} per environment step"
+    return (
+        f"cost: {updates} of each learner per environment step, "
+        f"{each * learners:g} in all (a single learner makes 1)"
+    )

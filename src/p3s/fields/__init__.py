@@ -1,0 +1,1 @@
+"""Fields of configurations: their types with bounds, and their names elsewhere."""

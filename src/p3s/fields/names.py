@@ -1,0 +1,77 @@
+"""Other names of fields: those of older versions, and those that other libraries use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+RENAMED = {
+    "discount": "discount_factor",
+    "left_out": "distances_exclude",
+    "log_period": "metrics_period",
+    "normalise_observations": "normalize_observations",
+    "normalise_rewards": "normalize_rewards",
+    "num_values": "num_critics",
+    "random_until": "random_steps",
+    "record_video": "video_period",
+}
+"""Fields that had another name in p3s 0.1 or in early p3s 0.2."""
+RENAMED_WORDS = {"log": "loggers"}
+"""What else of a run had another name: flags, and keys of run files and of config.json."""
+FAMILIAR: dict[str, tuple[str, ...]] = {
+    "gamma": ("discount_factor",),
+    "lr": ("learning_rate",),
+    "tau": ("target_rate",),
+    "polyak": ("target_rate",),
+    "total_timesteps": ("steps",),
+    "learning_starts": ("initial_steps",),
+    "policy_delay": ("policy_period",),
+    "net_arch": ("hidden_sizes",),
+    "policy_kwargs": ("hidden_sizes",),
+    "activation_fn": ("activation",),
+    "n_envs": ("num_learners", "num_copies"),
+    "num_envs": ("num_learners", "num_copies"),
+    "population_size": ("num_learners",),
+    "n_steps": ("rollout_steps", "n_step"),
+    "n_epochs": ("num_epochs", "epochs"),
+    "gae_lambda": ("trace_decay",),
+    "ent_coef": ("entropy_weight", "temperature", "initial_temperature"),
+    "n_timesteps": ("steps",),
+    "target_policy_noise": ("target_noise",),
+    "eval_freq": ("evaluation_period",),
+    "n_eval_episodes": ("evaluation_episodes",),
+}
+"""What other libraries call our fields."""
+ELSEWHERE = {
+    "device": "jax chooses the device: set JAX_PLATFORMS to cpu or cuda (devices is a number)",
+    "verbose": "progress is always shown; in Python, learn(progress_bar=False) hides it",
+    "tensorboard_log": "a run is logged with p3s train --loggers tensorboard",
+    "track": "a run is logged with --loggers wandb",
+    "policy": "there is no policy class: choose hidden_sizes, activation or network",
+}
+"""What other libraries have as an argument and p3s has elsewhere."""
+
+
+UPDATES = ("train_freq", "gradient_steps")
+"""What other libraries say in place of our updates_per_step: steps between, and updates after."""
+
+
+def updates_per_step(given: Mapping[str, Any]) -> str:
+    """Our updates_per_step for values of `UPDATES`, of which one may be missing."""
+    try:
+        period, updates = (int(given.get(name, 1)) for name in UPDATES)
+    except (TypeError, ValueError):  # (1, "episode")
+        return "a number of updates per own step"
+    if period < 1:
+        return "a number of updates per own step"
+    if updates < 1:  # as many as there were environment steps
+        return "N"
+    ratio = updates / period
+    return f"{round(ratio) if ratio > 1 else ratio:.6g}"
+
+
+def new_name(key: str, known: set[str]) -> str:
+    """What a field of an older version is called now."""
+    if key == "num_learners" and "num_copies" in known:
+        return "num_copies"
+    return RENAMED.get(key, key) if key not in known else key

@@ -1,0 +1,1 @@
+"""What comes from outside the package: algorithms, schemes, networks, modules of users."""

@@ -1,0 +1,1 @@
+"""Search of hyper-parameters by trials, which Optuna, an extra, proposes."""

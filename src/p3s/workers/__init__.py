@@ -1,0 +1,1 @@
+"""Objects that live in other processes."""
