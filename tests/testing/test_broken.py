@@ -43,7 +43,6 @@ class OwnDice(TD3):
 
     def act(self, policy, observation, key, *, explore, past_keys=None):
         action = super().act(policy, observation, key, explore=explore)
-        # So small that actions stay inside the range, where the key is seen to matter.
         return jnp.clip(action + 0.1 * np.random.normal() * explore, -1, 1)
 
 

@@ -80,6 +80,12 @@ def check_actions(case: AlgorithmCase) -> None:
     policy, _ = case.policies()
     seen = random_batch(spec, 1, 64).observation
     key, another = keys(2)
+    check_purity(
+        lambda policy, key: made.act(policy, seen, key, explore=True),
+        f"{case.name}: act",
+        policy,
+        key,
+    )
     for explore in (False, True):
         act = jax.jit(partial(made.act, explore=explore))
         actions, one = (np.asarray(act(policy, rows, key)) for rows in (seen, seen[0]))
@@ -99,12 +105,6 @@ def check_actions(case: AlgorithmCase) -> None:
                 close(alone, actions),
                 f"{case.name}: act at one observation depends on the others of the batch",
             )
-    check_purity(
-        lambda policy, key: made.act(policy, seen, key, explore=True),
-        f"{case.name}: act",
-        policy,
-        key,
-    )
 
 
 def _check_range(case: AlgorithmCase, actions: np.ndarray, explore: bool) -> None:
