@@ -64,7 +64,7 @@ def rate(training: Training, updates: int) -> tuple[float, float]:
 def compare_with_sharing(names: list[str], rounds: int) -> dict[str, dict[str, float]]:
     table = {}
     for name in names:
-        counted = "num_copies" if name == "distributed" else "num_learners"
+        counted = "envs_per_learner" if name == "distributed" else "num_learners"
         fields = {} if name == "single" else {counted: LEARNERS}
         own, sharing = (
             start(scheme, initial_steps=25, **(fields if scheme == name else {}))

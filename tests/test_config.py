@@ -20,7 +20,7 @@ CASES = [
     ("p3s", "td3", "num_values", "num_critics", 3),
     ("p3s", "td3", "random_until", "random_steps", "next_thousand"),
     ("p3s", "td3", "record_video", "video_period", 500),
-    ("distributed", "td3", "num_learners", "num_copies", 2),
+    ("distributed", "td3", "num_copies", "envs_per_learner", 2),
 ]
 
 
@@ -60,7 +60,7 @@ def test_a_name_that_never_was():
 
 
 def test_a_field_of_another_scheme_or_algorithm():
-    for name, owner in (("num_copies", "distributed"), ("dueling", "dqn")):
+    for name, owner in (("guide_source", "p3s"), ("dueling", "dqn")):
         with pytest.raises(UserError, match=f"{name} is a field of {owner}, not of scheme single"):
             resolve("Pendulum-v1", "single", **{name: 1})
 

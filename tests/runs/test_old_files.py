@@ -155,6 +155,6 @@ def test_old_names_of_fields_are_answered_with_the_new_ones(old, new):
 
 
 def test_learners_of_distributed_are_now_copies():
-    with pytest.raises(UserError, match=r"num_learners is now called num_copies$"):
+    with pytest.raises(UserError, match=r"num_learners is now called envs_per_learner$"):
         resolve("Pendulum-v1", "distributed", num_learners=4)
-    assert resolve("Pendulum-v1", "distributed", num_copies=3).scheme.num_envs == 3
+    assert resolve("Pendulum-v1", "distributed", envs_per_learner=3).scheme.num_envs == 3

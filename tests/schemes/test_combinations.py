@@ -64,7 +64,7 @@ def cases(schemes: tuple[str, ...]) -> list:
 
 
 def make(scheme: str, algorithm: str, **fields) -> Scheme:
-    counted = "num_copies" if scheme == "distributed" else "num_learners"
+    counted = "envs_per_learner" if scheme == "distributed" else "num_learners"
     learners = {} if scheme == "single" else {counted: 8 if scheme == "mf_pbt" else 3}
     fixed = {"hidden_sizes": (4,), "batch_size": 7, "learners_start": "independent"}
     config = resolve(None, scheme, algorithm, "paper", **{**fixed, **learners, **fields})
@@ -129,7 +129,8 @@ class TestEveryCombination:
         made, spec, state = begun(scheme, algorithm, network)
         state = state._replace(learners=moved(state.learners, 0.1))
         # The last learner is the best.
-        returns = np.arange(made.num_envs * made.num_recent * 1.0).reshape(made.num_envs, -1)
+        acting = made.num_envs // made.envs_per_learner
+        returns = np.arange(acting * made.num_recent * 1.0).reshape(acting, -1)
         seen = random_batch(spec, 2, 16).observation
         (after, review), (again, _) = (
             made.review(state, returns, seen, np.random.default_rng(0)) for _ in range(2)

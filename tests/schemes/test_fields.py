@@ -26,7 +26,7 @@ OTHER_VALUES = {
     },
     "resetting": {"review_period": 30, "copied": "policy_and_target"},
     "center": {"review_period": 30, "beta": 3.0, "center_learning_rate": 0.01},
-    "distributed": {"num_copies": 2},
+    "distributed": {"envs_per_learner": 2},
     "pbt": {"quantile": 0.5, "perturbation": 2.0, "perturbed": ("discount_factor",)},
     "mf_pbt": {
         "num_learners": 16, "group_periods": (2, 3), "perturbation": 2.0,

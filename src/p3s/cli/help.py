@@ -18,7 +18,7 @@ from p3s.fields.docs import field_docs
 ESSENTIAL = (
     "scheme", "algorithm", "preset", "delay", "env_kwargs", "wrappers", "config", "out", "loggers",
     "seed", "steps", "evaluation_period", "env_workers", "stop_at",
-    "num_learners", "num_copies", "review_period", "updates_per_step",
+    "num_learners", "envs_per_learner", "review_period", "updates_per_step",
     "hidden_sizes", "learning_rate", "batch_size",
 )  # fmt: skip
 """The options of `p3s train --help`."""

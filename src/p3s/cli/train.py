@@ -54,7 +54,7 @@ class FirstLook(Words):
     """The method, and the fields that defaults depend on."""
 
     num_learners: int | None = None
-    num_copies: int | None = None
+    envs_per_learner: int | None = None
     distance: str | None = None
 
 
@@ -144,7 +144,9 @@ def with_words(spec: RunSpec, look: FirstLook, flags: list[str]) -> RunSpec:
     method = {f.name: getattr(look, f.name) for f in dataclasses.fields(Words)}
     given_kwargs = {key: literal(value) for key, value in look.env_kwargs.items()}
     method["env_kwargs"] = {**spec.env_kwargs, **given_kwargs}
-    looked = {name: getattr(look, name) for name in ("num_learners", "num_copies", "distance")}
+    looked = {
+        name: getattr(look, name) for name in ("num_learners", "envs_per_learner", "distance")
+    }
     own = {name: value for name, value in looked.items() if value is not None}
     if look.env != spec.env:
         flags = [*flags, "env"]

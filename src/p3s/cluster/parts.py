@@ -54,9 +54,12 @@ def join_parts(parts: list[Snapshot], stacked: tuple[str, ...]) -> Snapshot:
 
 def split_parts(whole: Snapshot, parts: list[range], stacked: tuple[str, ...]) -> list[Snapshot]:
     """The inverse: a snapshot for each shard."""
-    environments = split_snapshot(whole["environments"], parts)
+    rows = whole["outbox"]["rows"]
+    each = rows.shape[1] // parts[-1].stop
+    copies = [range(part.start * each, part.stop * each) for part in parts]
+    environments = split_snapshot(whole["environments"], copies)
     split: list[Snapshot] = []
-    for part, own_environments in zip(parts, environments, strict=True):
+    for part, own_copies, own_environments in zip(parts, copies, environments, strict=True):
         own = slice(part.start, part.stop)
         state = {
             name: leaf[own] if name.split("/")[0] in stacked else leaf
@@ -72,7 +75,7 @@ def split_parts(whole: Snapshot, parts: list[range], stacked: tuple[str, ...]) -
                 "metrics": {"sums": sums, "counts": counts, "episodes": []},
                 "normalizer": whole["normalizer"],
                 "experience": whole["experience"],
-                "outbox": {**whole["outbox"], "rows": whole["outbox"]["rows"][:, own]},
+                "outbox": {**whole["outbox"], "rows": rows[:, own_copies.start : own_copies.stop]},
             }
         )
     return split

@@ -302,8 +302,14 @@ def _setting(
     spec: RunSpec, scheme: type[Scheme], algorithm: type[Algorithm], given: Mapping[str, Any]
 ) -> Setting:
     num_learners = given.get("num_learners", scheme.num_learners)
-    num_envs = given.get("num_copies", getattr(scheme, "num_copies", num_learners))
+    each = given.get("envs_per_learner", scheme.envs_per_learner)
     distance = given.get("distance") or distance_of(algorithm, spec.preset)
     return Setting(
-        algorithm, scheme, spec.preset, spec.name, num_learners, max(num_envs, 1), distance
+        algorithm,
+        scheme,
+        spec.preset,
+        spec.name,
+        num_learners,
+        max(num_learners * each, 1),
+        distance,
     )

@@ -1,4 +1,4 @@
-"""The training returns that the chief looks at: the last few of each copy, or a fading mean."""
+"""The training returns that the chief looks at: the last few of each learner, or a fading mean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def noted(recent_returns: np.ndarray) -> np.ndarray:
 
 
 def new_returns(before: np.ndarray, now: np.ndarray) -> np.ndarray:
-    """The recent returns that came after `before` was noted, NaN elsewhere; both (copies, E_r).
+    """The recent returns that came after `before` was noted, NaN elsewhere; both (learners, E_r).
 
     A row has moved on by the fewest places that explain it.
     """
@@ -38,14 +38,15 @@ def new_returns(before: np.ndarray, now: np.ndarray) -> np.ndarray:
 
 
 class RecentReturns:
-    """The last E_r returns per copy, oldest first; NaN where there are fewer."""
+    """The last E_r returns per learner, oldest first; NaN where there are fewer."""
 
-    def __init__(self, num_copies: int, num_recent: int) -> None:
-        self.values = np.full((num_copies, num_recent), np.nan)
+    def __init__(self, num_learners: int, num_recent: int, envs_per_learner: int = 1) -> None:
+        self.values = np.full((num_learners, num_recent), np.nan)
+        self._each = envs_per_learner
 
     def add(self, episode: Episode) -> None:
         """Count a finished episode."""
-        own = self.values[episode.copy]
+        own = self.values[episode.copy // self._each]
         own[:-1] = own[1:]
         own[-1] = episode.total
 
@@ -63,23 +64,24 @@ class RecentReturns:
 
 
 class FadingReturns(RecentReturns):
-    """One mean per copy in which a return fades with its age in own steps.
+    """One mean per learner in which a return fades with its age in own steps.
 
-    A return weighs exp(-age / memory). The age of the latest is common to all of a copy's returns
-    and cancels, so the mean changes only when an episode ends.
+    A return weighs exp(-age / memory). The age of the latest is common to all of a learner's
+    returns and cancels, so the mean changes only when an episode ends. Of K copies that play at
+    the same time, an episode counts as a K-th of its steps.
     """
 
-    def __init__(self, num_copies: int, memory: int) -> None:
-        super().__init__(num_copies, 1)
+    def __init__(self, num_learners: int, memory: int, envs_per_learner: int = 1) -> None:
+        super().__init__(num_learners, 1, envs_per_learner)
         self._memory = memory
-        self._weights = np.zeros(num_copies)
+        self._weights = np.zeros(num_learners)
 
     def add(self, episode: Episode) -> None:
-        copy = episode.copy
-        kept = self._weights[copy] * np.exp(-episode.length / self._memory)
-        before = self.values[copy, 0] if kept > 0 else 0.0
-        self._weights[copy] = kept + 1.0
-        self.values[copy, 0] = (kept * before + episode.total) / (kept + 1.0)
+        learner, age = episode.copy // self._each, episode.length / self._each
+        kept = self._weights[learner] * np.exp(-age / self._memory)
+        before = self.values[learner, 0] if kept > 0 else 0.0
+        self._weights[learner] = kept + 1.0
+        self.values[learner, 0] = (kept * before + episode.total) / (kept + 1.0)
 
     def forget(self, learners: list[int]) -> None:
         super().forget(learners)
@@ -95,6 +97,8 @@ class FadingReturns(RecentReturns):
 
 def make_returns(scheme: Scheme) -> RecentReturns:
     """What a scheme's chief looks at."""
+    each = scheme.envs_per_learner
+    num_acting = scheme.num_envs // each
     if scheme.fading_returns is not None:
-        return FadingReturns(scheme.num_envs, scheme.fading_returns)
-    return RecentReturns(scheme.num_envs, scheme.num_recent)
+        return FadingReturns(num_acting, scheme.fading_returns, each)
+    return RecentReturns(num_acting, scheme.num_recent, each)

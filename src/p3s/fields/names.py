@@ -11,6 +11,7 @@ RENAMED = {
     "log_period": "metrics_period",
     "normalise_observations": "normalize_observations",
     "normalise_rewards": "normalize_rewards",
+    "num_copies": "envs_per_learner",
     "num_values": "num_critics",
     "random_until": "random_steps",
     "record_video": "video_period",
@@ -29,8 +30,8 @@ FAMILIAR: dict[str, tuple[str, ...]] = {
     "net_arch": ("hidden_sizes",),
     "policy_kwargs": ("hidden_sizes",),
     "activation_fn": ("activation",),
-    "n_envs": ("num_learners", "num_copies"),
-    "num_envs": ("num_learners", "num_copies"),
+    "n_envs": ("envs_per_learner",),
+    "num_envs": ("envs_per_learner",),
     "population_size": ("num_learners",),
     "n_steps": ("rollout_steps", "n_step"),
     "n_epochs": ("num_epochs", "epochs"),
@@ -72,6 +73,6 @@ def updates_per_step(given: Mapping[str, Any]) -> str:
 
 def new_name(key: str, known: set[str]) -> str:
     """What a field of an older version is called now."""
-    if key == "num_learners" and "num_copies" in known:
-        return "num_copies"
+    if key == "num_learners" and key not in known and "envs_per_learner" in known:
+        return "envs_per_learner"  # of `distributed`
     return RENAMED.get(key, key) if key not in known else key

@@ -70,12 +70,16 @@ class Crew:
     ) -> None:
         options, scheme, algorithm = config.options, config.scheme, config.algorithm
         self.scheme, self.spec, self._seed = scheme, spec, options.seed
-        self.copies = range(scheme.num_envs) if part is None else part
+        each = scheme.envs_per_learner
+        self._learners = range(scheme.num_envs // each) if part is None else part
+        self._first = self._learners.start
+        whole = range(scheme.num_envs)
+        self.copies = whole if part is None else whole[part.start * each : part.stop * each]
         """The environment copies, numbered as in the whole population."""
         self.counters = Counters()
         normalized = algorithm.normalize_observations
         self.normalizer = RunningMoments(spec) if normalized else NoNormalizer()
-        own = slice(self.copies.start, self.copies.stop) if part is not None else slice(None)
+        own = slice(None) if part is None else slice(part.start, part.stop)
         self.experience = make_experience(config, spec, self.normalizer, own)
         self.environments = make_copies(
             make, self.copies, options.seed, options.env_workers, options.env_restarts,
@@ -207,12 +211,13 @@ class Crew:
         found = set(diverged_learners(self.scheme, self.updater.state))
         if self._replaces:
             actions = jax.device_get(self.updater.actions(self.environments.observations))
-            found |= set(np.flatnonzero(~np.isfinite(actions).all(axis=1)).tolist())
-        return [self.copies.start + place for place in sorted(found)]
+            bad = np.flatnonzero(~np.isfinite(actions).all(axis=1))
+            found |= set((bad // self.scheme.envs_per_learner).tolist())
+        return [self._first + place for place in sorted(found)]
 
     def whole_learner(self, learner: int) -> dict[str, Any]:
         """Everything that a learner is, on the host."""
-        return parts_of(self.scheme, self.updater.state, learner - self.copies.start)
+        return parts_of(self.scheme, self.updater.state, learner - self._first)
 
     def replace(self, learners: list[int], source: int, parts: Any = None) -> None:
         """Put perturbed copies of a learner in the place of those of these that live here.
@@ -220,9 +225,9 @@ class Crew:
         parts: all of that learner, if it may live elsewhere.
         """
         parts = self.whole_learner(source) if parts is None else parts
-        for learner in set(learners) & set(self.copies):
+        for learner in set(learners) & set(self._learners):
             rng = keys.generator(self._seed, "replacement", self.counters.time_step, learner)
-            place = learner - self.copies.start
+            place = learner - self._first
             state = with_copy(self.scheme, self.updater.state, place, parts, rng)
             self.updater.state = self.updater.program.place(state)
 
@@ -246,7 +251,7 @@ class Crew:
 
     def offer(self, learner: int) -> Params:
         """What others take over from one of these learners."""
-        offer = self.scheme.offer(self.updater.state, learner - self.copies.start)
+        offer = self.scheme.offer(self.updater.state, learner - self._first)
         return jax.device_get(offer)
 
     def apply(self, decision: Decision, offers: dict[int, Params]) -> None:
@@ -263,7 +268,7 @@ class Crew:
     def policy(self, learner: int) -> Params:
         """The policy of one of these learners, on the host."""
         champions = self.scheme.champions(self.updater.state)
-        return jax.device_get(pick(champions, learner - self.copies.start))
+        return jax.device_get(pick(champions, learner - self._first))
 
     @property
     def scaling(self) -> Scaling | None:

@@ -87,11 +87,16 @@ def act(
     step: jax.Array,
     explore: bool,
     own_fields: dict[str, jax.Array] | None = None,
+    envs_per_learner: int = 1,
 ) -> jax.Array:
-    """The action of each policy in its own environment copy: (learners, observation) -> actions.
+    """The action of each policy in its own environment copies: (copies, observation) -> actions.
 
-    indices: which environment copies these are, (learners,).
+    indices: which learners these are, (learners,); their copies follow one another.
     """
+    if envs_per_learner > 1:
+        each = jnp.arange(envs_per_learner)
+        indices = indices[:, None] * envs_per_learner + each
+        observations = observations.reshape(*indices.shape, *observations.shape[1:])
 
     def act_one(
         policy: Params,
@@ -104,14 +109,18 @@ def act(
         return one.act(policy, observation, learner_key, explore=explore, **past)
 
     def keys_of(any_step: jax.Array) -> jax.Array:
-        return keys.per_learner(jax.random.fold_in(key, any_step), indices)
+        step_key = jax.random.fold_in(key, any_step)
+        drawn = keys.per_learner(step_key, indices.reshape(-1))
+        return drawn.reshape(indices.shape)
 
     past = {}
     if explore and algorithm.noise_memory:
         steps = step - 1 - jnp.arange(algorithm.noise_memory, dtype=jnp.int32)
-        past["past_keys"] = jax.vmap(keys_of, out_axes=1)(steps)
+        past["past_keys"] = jax.vmap(keys_of, out_axes=indices.ndim)(steps)
     drawn = algorithm.noise_step(key, step) if explore else step
-    return jax.vmap(act_one)(policies, observations, keys_of(drawn), past, own_fields or {})
+    acting = act_one if envs_per_learner == 1 else jax.vmap(act_one, (None, 0, 0, 0, None))
+    actions = jax.vmap(acting)(policies, observations, keys_of(drawn), past, own_fields or {})
+    return actions if envs_per_learner == 1 else actions.reshape(-1, *actions.shape[2:])
 
 
 def distances(

@@ -40,7 +40,7 @@ run as equal updates one after another instead."""
 class Updater:
     """Owns the learners' state, the compiled program and the update counters.
 
-    part: the learners that are trained here, each with its environment copy, if not all.
+    part: the learners that are trained here, with their environment copies, if not all.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class Updater:
         self.scheme, self._spec, self._seed = scheme, spec, seed
         self._experience, self._normalizer, self._counters = experience, normalizer, counters
         self._overlap = overlap
-        self._copies = slice(None) if part is None else slice(part.start, part.stop)
+        each = scheme.envs_per_learner
+        own = slice(None) if part is None else slice(part.start * each, part.stop * each)
+        self._copies = own
         self.program = Program(scheme, spec, seed, experience.unpack, num_devices, part)
         self.state: Any = self.program.start()
         self.metrics = MetricsWindow(0 if part is None else part.start)

@@ -79,6 +79,8 @@ class Scheme:
     fewest_learners: ClassVar[int] = 1
     is_alone: ClassVar[bool] = False
     """Whether it has one learner and no more."""
+    envs_per_learner: ClassVar[int] = 1
+    """Environment copies that each policy acts in."""
     has_own_code: ClassVar[bool] = False
     """Whether it has a code of its own; the others start as the authors' P3S code does."""
     presets: ClassVar[tuple[Layer, ...]] = ()
@@ -115,7 +117,7 @@ class Scheme:
 
     @property
     def num_recent(self) -> int:
-        """Training returns that are kept for the chief, per environment copy."""
+        """Training returns that are kept for the chief, per policy that acts."""
         raise NotImplementedError
 
     @property
@@ -130,8 +132,8 @@ class Scheme:
 
     @property
     def num_envs(self) -> int:
-        """Environment copies, one for each policy that acts."""
-        return self.num_learners
+        """Environment copies; those of a policy that acts follow one another."""
+        return self.num_learners * self.envs_per_learner
 
     @property
     def num_trained(self) -> int:
@@ -170,7 +172,7 @@ class Scheme:
         raise NotImplementedError
 
     def policies(self, state: Any) -> Params:
-        """The policies that act, stacked in the order of the environment copies."""
+        """The policies that act, stacked in the order of their environment copies."""
         return self.algorithm.policy_of(state.learners)
 
     def champions(self, state: Any) -> Params:
@@ -188,7 +190,10 @@ class Scheme:
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
         """An exploring action in every environment copy; pure, to be compiled."""
         policies, indices = acting
-        return act(self.algorithm, policies, observations, key, indices, step, explore=True)
+        return act(
+            self.algorithm, policies, observations, key, indices, step, explore=True,
+            envs_per_learner=self.envs_per_learner,
+        )  # fmt: skip
 
     def learn(self, state: Any, batches: Any, key: jax.Array, with_policy: bool) -> Any:
         """One update of every learner on its own minibatch; pure, to be compiled."""
@@ -252,7 +257,10 @@ class StepScheme(Scheme):
     can_be_split: ClassVar[bool] = True
 
     num_learners: Count = 4
-    """Learners, each with its own environment copy (N)."""
+    """Learners, each with environment copies of its own (N)."""
+    # The class variable of other schemes, a field of these.
+    envs_per_learner: Count = 1  # type: ignore[reportIncompatibleVariableOverride]
+    """Environment copies of each learner, which all act at every step (K)."""
     initial_steps: CountOrZero = 250
     """Own step of the first update (T_initial)."""
     review_period: Count = 250

@@ -125,6 +125,9 @@ class P3S(StepScheme):
         if self.follows_episodes and self.return_memory is not None:
             message = "guide_source snapshot goes by latest returns: leave return_memory out"
             return UserError(message, "return_memory")
+        if self.follows_episodes and self.envs_per_learner > 1:
+            message = "guide_source snapshot is for one environment copy per learner"
+            return UserError(f"{message}: leave envs_per_learner out", "envs_per_learner")
         return super().problem()
 
     def init(self, key: jax.Array, spec: EnvSpec) -> P3SState:

@@ -108,7 +108,10 @@ class WithOwnFields(StepScheme):
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
         policies, indices, own_fields = acting
-        return act(self.algorithm, policies, observations, key, indices, step, True, own_fields)
+        return act(
+            self.algorithm, policies, observations, key, indices, step, True, own_fields,
+            self.envs_per_learner,
+        )  # fmt: skip
 
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool

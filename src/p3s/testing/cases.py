@@ -147,8 +147,8 @@ class SchemeCase:
         return state, rows
 
     def returns(self, number: int) -> np.ndarray:
-        """Recent returns for a review, (environment copies, recent episodes); read-only."""
-        shape = (self.scheme.num_envs, self.scheme.num_recent)
+        """Recent returns for a review, (acting policies, recent episodes); read-only."""
+        shape = (self.scheme.num_envs // self.scheme.envs_per_learner, self.scheme.num_recent)
         returns = np.random.default_rng(number).normal(100.0 * number, 30.0, shape)
         returns.flags.writeable = False
         return returns

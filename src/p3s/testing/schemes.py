@@ -68,11 +68,12 @@ def check_init(case: SchemeCase) -> None:
 
 
 def check_policies(case: SchemeCase) -> None:
-    """As many policies act as there are environment copies, and champions are named."""
+    """Every environment copy has a policy that acts in it, and champions are named."""
     scheme, state = case.scheme, case.state
     acting = {leaf.shape[0] for leaf in leaves(scheme.policies(state))}
+    expected = scheme.num_envs // scheme.envs_per_learner
     require(
-        acting == {scheme.num_envs},
+        acting == {expected},
         f"{case.name}: policies gives {acting} policies for {scheme.num_envs} environment copies",
     )
     champions = min(leaf.shape[0] for leaf in leaves(scheme.champions(state)))
