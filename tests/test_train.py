@@ -201,7 +201,7 @@ class TestTrouble:
         training.close()
 
     def test_an_evaluation_that_does_not_end_is_given_up(self, monkeypatch):
-        monkeypatch.setattr("p3s.evaluation.playing.LONGEST_EPISODE", 30)
+        monkeypatch.setattr("p3s.envs.episodes.LONGEST_EPISODE", 30)
         training = small_training("Pendulum-v1", steps=800)
         with pytest.raises(TrainingStopped, match="not ended after 30 steps: give the env"):
             training.run(800)

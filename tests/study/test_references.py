@@ -136,7 +136,9 @@ class TestStudy:
     def test_a_failing_environment_stops_nothing(self, tmp_path):
         folder = StudyFolder(tmp_path / "study")
         said = complete(folder, TWO.replace("delay = 2", "kwargs = {breaks = true}"))
-        assert said[1].startswith("Late: cannot measure an idle and a random policy: RuntimeError")
+        assert said[1].startswith(
+            "Late: cannot measure an idle and a random policy: the environment raised at a step: RuntimeError"
+        )
         assert "a joint <broke>" in said[1]
         assert list(folder.references()) == ["counting:Counting-v0"]
 

@@ -13,7 +13,7 @@ import gymnasium
 from p3s import keys
 from p3s.cli.chosen_policy import ChosenPolicy, PlayedOn
 from p3s.envs import Adapter, EnvName
-from p3s.errors import UserError, in_words
+from p3s.errors import UserError
 from p3s.policies.film import FORMATS, film_maker, play_episode, write_film
 from p3s.policies.policy import Policy
 
@@ -37,12 +37,9 @@ def play(policy: Policy, env: EnvName | None, episodes: int, seed: int, video: P
             start = keys.integer(seed, "enjoy", episode)
             total, steps = play_episode(policy, made, start, frames if video is not None else None)
             print(f"episode {episode}: return {total:,.1f} in {steps} steps")
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the environment raised {in_words(error)}") from error
-    rate = made.metadata.get("render_fps", 30)
-    made.close()
+        rate = made.metadata.get("render_fps", 30)
+    finally:
+        made.close()
     if video is not None:
         write_film(video, frames, rate)
         print(f"wrote {video}")

@@ -3,8 +3,7 @@
 queue (of a run) → protocol → playing (in this process), workers (in others)
 """
 
-from p3s.evaluation.playing import LONGEST_EPISODE
 from p3s.evaluation.protocol import Evaluator
 from p3s.evaluation.queue import EvaluationQueue
 
-__all__ = ["LONGEST_EPISODE", "EvaluationQueue", "Evaluator"]
+__all__ = ["EvaluationQueue", "Evaluator"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -20,15 +21,13 @@ import numpy as np
 from p3s import keys
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
+from p3s.envs.episodes import Endless, Raised, play_episodes
 from p3s.errors import TrainingStopped, environment_error
 from p3s.experience.normalization import Scaling, normalize
 from p3s.learning.devices import compiler_options, library_for
 from p3s.types import Params
 
 EPISODES_TOGETHER = 10
-LONGEST_EPISODE = 100_000
-"""Steps after which an evaluation is given up."""
-
 
 Stream = Literal["evaluation", "fresh_evaluation"]
 """The episodes that policies are chosen by, and those that the chosen one is judged by."""
@@ -90,51 +89,37 @@ class Player:
         """The returns of the unit's episodes, (episodes,)."""
         while len(self.envs) < unit.episodes:
             self.envs.append(self._make())
-        observations = np.stack([self._reset(unit, index) for index in range(unit.episodes)])
-        policy = jax.device_put(unit.policy, jax.local_devices()[0])
-        name = (self._seed, f"{unit.stream}_noise", unit.step, unit.first_episode)
-        noise, act = keys.key(*name), _acting(self._algorithm, unit.explore)
-        returns, playing, time = np.zeros(unit.episodes), list(range(unit.episodes)), 0
-        while playing:
-            if time == LONGEST_EPISODE:
-                raise TrainingStopped(
-                    f"an episode of an evaluation has not ended after {LONGEST_EPISODE:,} steps: "
-                    "give the environment a time limit (--env-kwargs max_episode_steps 1000)"
-                )
-            time += 1
-            key = jax.random.fold_in(noise, time) if unit.explore else noise
-            seen = normalize(observations, unit.scaling)
-            actions = np.asarray(act(policy, seen, key))
-            if not np.isfinite(actions).all():
-                raise TrainingStopped(
-                    f"the policy of learner {unit.learner} produced non-finite actions"
-                )
-            still = []
-            for index in playing:
-                observations[index], reward, terminated, truncated, _ = self._step(
-                    unit, index, actions[index]
-                )
-                returns[index] += reward
-                if not (terminated or truncated):
-                    still.append(index)
-            playing = still
+        episodes = range(unit.first_episode, unit.first_episode + unit.episodes)
+        seeds = [keys.integer(self._seed, unit.stream, unit.step, number) for number in episodes]
+        envs = self.envs[: unit.episodes]
+        try:
+            returns, _ = play_episodes(envs, seeds, self._actor(unit))
+        except Endless as error:
+            raise TrainingStopped(str(error)) from error
+        except Raised as error:
+            when = f"{error.when} of an evaluation"
+            raise environment_error(when, unit.learner, error.error) from error.error
         if not np.isfinite(returns).all():
             raise TrainingStopped(f"an evaluation at step {unit.step} gave a non-finite return")
         return returns
 
-    def _reset(self, unit: Unit, index: int) -> np.ndarray:
-        episode = unit.first_episode + index
-        seed = keys.integer(self._seed, unit.stream, unit.step, episode)
-        try:
-            return self.envs[index].reset(seed=seed)[0]
-        except Exception as error:
-            raise environment_error("at a reset for evaluation", unit.learner, error) from error
+    def _actor(self, unit: Unit) -> Callable[[list[np.ndarray], Any], np.ndarray]:
+        """What gives the actions of the unit's policy."""
+        policy = jax.device_put(unit.policy, jax.local_devices()[0])
+        name = (self._seed, f"{unit.stream}_noise", unit.step, unit.first_episode)
+        noise, act, times = keys.key(*name), _acting(self._algorithm, unit.explore), count(1)
 
-    def _step(self, unit: Unit, index: int, action: np.ndarray) -> tuple[Any, ...]:
-        try:
-            return self.envs[index].step(action)
-        except Exception as error:
-            raise environment_error("at a step of an evaluation", unit.learner, error) from error
+        def actions(observations: list[np.ndarray], infos: Any) -> np.ndarray:
+            key = jax.random.fold_in(noise, next(times)) if unit.explore else noise
+            chosen = np.asarray(act(policy, normalize(np.stack(observations), unit.scaling), key))
+            if not np.isfinite(chosen).all():
+                learner = unit.learner
+                raise TrainingStopped(
+                    f"the policy of learner {learner} produced non-finite actions"
+                )
+            return chosen
+
+        return actions
 
     def close(self) -> None:
         """Close the environments."""

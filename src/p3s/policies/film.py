@@ -9,8 +9,7 @@ from typing import Any
 
 from p3s import keys
 from p3s.envs import Adapter
-from p3s.errors import UserError
-from p3s.evaluation import LONGEST_EPISODE
+from p3s.envs.episodes import play_episodes
 from p3s.extras import needed
 from p3s.policies.policy import Policy
 
@@ -39,17 +38,17 @@ def play_episode(
     policy: Policy, env: Adapter, seed: int, frames: list[Any] | None
 ) -> tuple[float, int]:
     """Return and length of an episode, whose frames are added to the list."""
-    observation, _ = env.reset(seed=seed)
-    total, steps, over = 0.0, 0, False
-    while not over:
-        if steps == LONGEST_EPISODE:
-            raise UserError(f"the episode has not ended after {LONGEST_EPISODE:,} steps")
-        # The adapter takes actions in [-1, 1], so the policy's network is asked directly.
-        observation, reward, terminated, truncated, _ = env.step(policy.act(observation))
-        total, steps, over = total + reward, steps + 1, terminated or truncated
+
+    def watch(env: Adapter) -> None:
         if frames is not None:
             frames.append(env.render())
-    return total, steps
+
+    def act(observations: list[Any], infos: Any) -> list[Any]:
+        # The adapter takes actions in [-1, 1], so the policy's network is asked directly.
+        return [policy.act(observations[0])]
+
+    (total,), (steps,) = play_episodes([env], [seed], act, watch)
+    return float(total), int(steps)
 
 
 def write_film(path: Path, frames: list[Any], rate: int) -> None:

@@ -25,10 +25,10 @@ from gymnasium import spaces
 from p3s import keys
 from p3s.config.run import Config
 from p3s.envs import EnvName, make_env
+from p3s.envs.episodes import play_episodes
 from p3s.envs.masks import sample_allowed
 from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
-from p3s.evaluation import LONGEST_EPISODE
 from p3s.plugins.loading import import_module
 from p3s.report.references import Reference, earnings
 from p3s.study.cells import Cell
@@ -66,14 +66,9 @@ def idle_action(space: spaces.Box) -> np.ndarray:
 
 def _play(env: gymnasium.Env, episode: int, act: Callable[[dict[str, Any]], Any]) -> float:
     """The return of one episode; act: an action, from `info`."""
-    _, info = env.reset(seed=keys.integer(0, "reference_episode", episode))
-    total = 0.0
-    for _ in range(LONGEST_EPISODE):
-        _, reward, terminated, truncated, info = env.step(act(info))
-        total += float(reward)
-        if terminated or truncated:
-            return total
-    raise UserError(f"an episode has not ended after {LONGEST_EPISODE:,} steps")
+    seed = keys.integer(0, "reference_episode", episode)
+    (total,), _ = play_episodes([env], [seed], lambda _, infos: [act(infos[0])])
+    return float(total)
 
 
 def measure_apart(config: Config) -> Reference:
@@ -121,7 +116,10 @@ def main() -> None:
     record = json.load(sys.stdin)
     for module in record["modules"]:
         import_module(module)
-    reference = measure(EnvName(**record["environment"]))
+    try:
+        reference = measure(EnvName(**record["environment"]))
+    except UserError as error:
+        sys.exit(str(error))
     print(json.dumps(asdict(reference)))
 
 
