@@ -136,9 +136,8 @@ class TestStudy:
     def test_a_failing_environment_stops_nothing(self, tmp_path):
         folder = StudyFolder(tmp_path / "study")
         said = complete(folder, TWO.replace("delay = 2", "kwargs = {breaks = true}"))
-        assert said[1].startswith(
-            "Late: cannot measure an idle and a random policy: the environment raised at a step: RuntimeError"
-        )
+        where = "the environment raised at a step: RuntimeError"
+        assert said[1].startswith(f"Late: cannot measure an idle and a random policy: {where}")
         assert "a joint <broke>" in said[1]
         assert list(folder.references()) == ["counting:Counting-v0"]
 
