@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import p3s
@@ -54,6 +56,23 @@ class TestExport:
             assert other.tail == pytest.approx(one.tail)
         for one, other in zip(whole.improvements, alone.improvements, strict=True):
             assert (other.p_value, other.verdict) == (pytest.approx(one.p_value), one.verdict)
+
+    def test_runs_of_several_machines(self, study, own_study, tmp_path):
+        """A table and a folder: every run once, where it got furthest."""
+        table = export_results(study, tmp_path / "there.csv")
+        for lost in (own_study / "runs").glob("td3-*"):
+            shutil.rmtree(lost)
+        behind = own_study / "runs/p3s-td3-ant-v1-3/evaluations.jsonl"
+        behind.write_text("".join(behind.read_text().splitlines(keepends=True)[:5]))
+        whole, joined = p3s.load_results(study), p3s.load_results(own_study, table)
+        order = ["method", "env", "seed", "step", "learner"]
+        same = ["score", "champion_return", "learner_return", "complete"]
+        ours, theirs = (one.sort(order).select(*order, *same).to_dicts() for one in (joined, whole))
+        assert ours == theirs
+        by_run = joined.group_by("method").agg(pl.col("run").first()).sort("method")["run"]
+        assert [str(own_study) in run for run in by_run] == [True, False]
+        out = export_results(own_study, tmp_path / "all.parquet", [table])
+        assert p3s.load_results(out).shape == joined.shape
 
     def test_bad_input(self, study, tmp_path):
         with pytest.raises(UserError, match=r"not 'results.xlsx'"):

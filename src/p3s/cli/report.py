@@ -23,8 +23,8 @@ class Options:
     runs: Annotated[
         tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS|STUDY|TABLE")
     ]
-    """Run folders, folders that contain runs, a study's folder, or the one table (.parquet, .csv)
-    that p3s study export wrote; one run gets its own page."""
+    """Run folders, folders that contain runs, a study's folder, or tables (.parquet, .csv) that p3s
+    study export wrote; one run gets its own page."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Page to write; report.html in the one folder given, or here, unless given."""
     figures: Path | None = None
@@ -71,10 +71,7 @@ def run(options: Options) -> int:
 def _results(options: Options) -> Results:
     if not any(path.suffix in SUFFIXES and path.is_file() for path in options.runs):
         return read_results(options.runs, options.title)
-    table, *others = options.runs
-    if others:
-        raise UserError("a page is made from one exported table, or from folders")
-    return results_of(load_results(table), options.title or table.stem)
+    return results_of(load_results(*options.runs), options.title or options.runs[0].stem)
 
 
 def _out(options: Options) -> Path:

@@ -88,6 +88,9 @@ class Export:
     """Folder of a study, or a name or TOML file whose folder is studies/NAME."""
     out: Annotated[Path, tyro.conf.arg(aliases=("-o",))]
     """File to write: .parquet or .csv."""
+    also: tuple[Path, ...] = ()
+    """Tables and folders with runs of this study from other machines, to be written along; a run
+    that is in several counts once, where it got furthest."""
 
 
 @tyro.conf.configure(tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes)

@@ -153,6 +153,6 @@ def export(options: Export) -> int:
     _, folder = _existing(options.study)
     from p3s.report.export import export_results  # needs polars, an extra
 
-    export_results(folder.path, options.out)
+    export_results(folder.path, options.out, options.also)
     print(f"wrote {options.out}")
     return 0

@@ -1,4 +1,4 @@
-"""Environments that are programs themselves: pure functions of arrays, to be compiled with learning.
+"""Environments that are programs themselves: pure functions of arrays, compiled with learning.
 
     state, observation = env.reset(key)
     state, observation, reward, terminated, truncated = env.step(state, action, key)

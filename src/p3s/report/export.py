@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,6 @@ def results_of(table: Any, title: str = "") -> Results:
     They have everything that curves, scales and statistics need, and no settings: a learner's
     episodes are replaced by their mean, a reference's too.
     """
-    missing = next((name for name in (*NEEDED, "score") if name not in table.columns), None)
-    if missing is not None:
-        raise UserError(f"the table was not exported by p3s: it has no column {missing!r}")
     runs: list[RunResult] = []
     references: dict[str, Reference] = {}
     keys = ["method", "env", "seed"]
@@ -100,13 +98,15 @@ def results_of(table: Any, title: str = "") -> Results:
     return Results(title, runs, notes, references=references)
 
 
-def export_results(folder: Path | str, out: Path | str) -> Path:
-    """Write the results of a study folder or of run folders as .parquet or .csv."""
+def export_results(folder: Path | str, out: Path | str, also: Sequence[Path | str] = ()) -> Path:
+    """Write the results of a study folder or of run folders as .parquet or .csv.
+
+    also: exported tables and folders with runs of the same study, from other machines.
+    """
     folder, out = Path(folder), Path(out)
     if out.suffix not in SUFFIXES:
         raise UserError(f"results are exported as .parquet or .csv, not {out.name!r}")
-    require_polars()
-    table = tidy(read_results([folder]))
+    table = load_results(folder, *also)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".parquet":
         table.write_parquet(out)
@@ -116,12 +116,35 @@ def export_results(folder: Path | str, out: Path | str) -> Path:
 
 
 def load_results(*paths: Path | str) -> Any:
-    """Results as a polars DataFrame, from an exported file or from run and study folders."""
-    polars, first = require_polars(), Path(paths[0])
-    if len(paths) == 1 and first.suffix in SUFFIXES and first.is_file():
-        read = polars.read_parquet if first.suffix == ".parquet" else polars.read_csv
-        try:
-            return read(first)
-        except (polars.exceptions.PolarsError, OSError) as error:
-            raise UserError(f"{first} cannot be read: {str(error).splitlines()[0]}") from error
-    return tidy(read_results([Path(path) for path in paths]))
+    """Results as a polars DataFrame, from exported tables and from run and study folders.
+
+    A run that is in several of them counts once: where it got furthest.
+    """
+    polars, given = require_polars(), [Path(path) for path in paths]
+    files = [path for path in given if path.suffix in SUFFIXES and path.is_file()]
+    folders = [path for path in given if path not in files]
+    tables = [tidy(read_results(folders))] if folders else []
+    tables += [_read_table(path) for path in files]
+    if len(tables) == 1:
+        return tables[0]
+    run = ["method", "env", "seed"]
+    sources = [table.with_columns(source=index) for index, table in enumerate(tables)]
+    joined = polars.concat(sources, how="diagonal_relaxed")
+    furthest = joined.group_by(*run, "source").agg(last=polars.col("step").max())
+    # The first of those that got as far as any.
+    furthest = furthest.sort("last", "source", descending=[True, False])
+    kept = furthest.unique(run, keep="first", maintain_order=True).select(*run, "source")
+    return joined.join(kept, on=[*run, "source"], how="semi", maintain_order="left").drop("source")
+
+
+def _read_table(path: Path) -> Any:
+    polars = require_polars()
+    read = polars.read_parquet if path.suffix == ".parquet" else polars.read_csv
+    try:
+        table = read(path)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise UserError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    missing = next((name for name in (*NEEDED, "score") if name not in table.columns), None)
+    if missing is not None:
+        raise UserError(f"{path} was not exported by p3s: it has no column {missing!r}")
+    return table
