@@ -36,6 +36,8 @@ IN_FUNCTIONS = {
     "cluster.places -> cluster.on_ray": "needs ray, an extra",
     "callbacks -> policies.film": "only with video_period: needs an extra",
     "callbacks -> population": "the front door imports the callbacks",
+    "envs -> envs.functional_delay": "needs jax, which workers that only play do without",
+    "envs -> envs.on_host": "needs jax, which workers that only play do without",
     # Lists of algorithms and schemes cost no import of jax.
     "algorithms -> algorithms.base": "names are listed without jax",
     "schemes -> schemes.base": "names are listed without jax",

@@ -100,7 +100,9 @@ ENVIRONMENTS: dict[str, EnvironmentPreset] = {
 
 def preset_of(name: EnvName | None) -> EnvironmentPreset | None:
     """What is known of an environment; nothing of one that only has the name of Gymnasium's."""
-    if name is None or (re.search("[/:]", name.id) and not name.id.startswith("p3s/")):
+    if name is None:
+        return None
+    if re.search("[/:]", name.id) and not name.id.startswith(("p3s/", "func:phys2d/")):
         return None
     return ENVIRONMENTS.get(name.family)
 

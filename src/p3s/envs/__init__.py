@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
@@ -15,8 +15,12 @@ from p3s.envs.masks import offers_masks
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
 from p3s.envs.packages import missing_module, unknown_environment
+from p3s.envs.prefixes import has_prefix, make_named
 from p3s.errors import UserError, in_words
 from p3s.registry import search_current_folder
+
+if TYPE_CHECKING:
+    from p3s.envs.functional import FunctionalEnv
 
 EnvSource = str | Callable[[], gymnasium.Env]
 
@@ -27,6 +31,8 @@ def make_env(
     env: EnvSource | EnvName, delay: Delay | None = None, render_mode: str | None = None
 ) -> Adapter:
     """An environment from an id ("Hopper-v5", "module:Env-v0", "Delayed Ant-v1") or a callable.
+
+    A prefix names a functional environment: "func:phys2d/Pendulum-v0".
 
     delay: steps between two payments of reward, or "end" to pay at the end of the episode.
     """
@@ -51,8 +57,24 @@ def make_env(
             what = f"the callable made a {type(made).__name__}, not a gymnasium.Env"
             raise UserError(what + hint)
     if delay is not None:
-        made = DelayedReward(made, delay)
+        made = _delayed(made, delay)
     return Adapter(made)
+
+
+def functional_of(env: gymnasium.Env) -> FunctionalEnv | None:
+    """The functional environment that this is one copy of; None for a wrapper and all others."""
+    return vars(env).get("functional")
+
+
+def _delayed(env: gymnasium.Env, delay: Delay) -> gymnasium.Env:
+    """The environment with delayed rewards; a functional one stays functional."""
+    functional = functional_of(env)
+    if functional is None:
+        return DelayedReward(env, delay)
+    from p3s.envs.functional_delay import delayed
+    from p3s.envs.on_host import OnHost
+
+    return OnHost(delayed(functional, delay), describe(env), env.render_mode)
 
 
 def _wrapped(env: gymnasium.Env, wrapper: str) -> gymnasium.Env:
@@ -82,6 +104,10 @@ def _can_wrap(wrap: Any, module: str) -> bool:
 
 
 def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
+    if has_prefix(name.id):
+        from p3s.envs.on_host import OnHost
+
+        return OnHost(make_named(name.id, name.kwargs), name.id, render_mode)
     if ":" in name.id:
         search_current_folder()
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
@@ -103,6 +129,7 @@ __all__ = [
     "EnvName",
     "EnvSource",
     "describe",
+    "functional_of",
     "make_env",
     "offers_masks",
     "parse_name",

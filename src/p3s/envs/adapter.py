@@ -294,4 +294,6 @@ def _finite_bounds(env: gymnasium.Env, box: spaces.Box) -> tuple[np.ndarray, np.
 
 def describe(env: gymnasium.Env) -> str:
     """A short name for messages."""
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    if env.spec is not None:
+        return env.spec.id
+    return getattr(env.unwrapped, "known_as", type(env.unwrapped).__name__)

@@ -73,7 +73,7 @@ class EnvName:
     @property
     def episode_length(self) -> int | None:
         """Most steps of an episode, where Gymnasium knows them without importing anything."""
-        spec = gymnasium.registry.get(self.id)
+        spec = gymnasium.registry.get(self.id.removeprefix("func:"))
         if spec is None:
             return None
         own = gymnasium.registry.get(spec.kwargs.get("env_id", ""))

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from p3s.envs.prefixes import has_prefix
 from p3s.envs.state import needs_pickle
 from p3s.errors import ForeignModules, UserError
 
@@ -140,7 +141,7 @@ def modules_in(environment: Any) -> list[str]:
     found, left = list[str](), [environment]
     while left:
         value = left.pop()
-        if isinstance(value, str) and ":" in value:
+        if isinstance(value, str) and ":" in value and not has_prefix(value):
             found.append(value.partition(":")[0])
         elif isinstance(value, dict):
             left += value.values()

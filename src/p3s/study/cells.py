@@ -18,6 +18,7 @@ from p3s.config.spec import RunSpec
 from p3s.config.suitability import check_environment
 from p3s.envs import make_env
 from p3s.envs.packages import unknown_environment
+from p3s.envs.prefixes import has_prefix
 from p3s.errors import UserError, unknown
 from p3s.runs.trust import modules_in, refuse_modules
 from p3s.schemes import scheme_name
@@ -103,7 +104,7 @@ def check_environments(study: Study, cells: list[Cell]) -> None:
     Environments from a module of their own ("module:id") are checked by their runs.
     """
     for env in study.environments:
-        if ":" in env.name.id:
+        if ":" in env.name.id and not has_prefix(env.name.id):
             continue
         try:
             made = make_env(env.name)

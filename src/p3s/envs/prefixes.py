@@ -1,0 +1,67 @@
+"""Names of functional environments: a prefix says of what kind, as in 'func:phys2d/Pendulum-v0'.
+
+A kind is one line in PREFIXES. Its function takes the rest of the name and the environment's
+arguments, and gives a `FunctionalEnv` (functional.py). It is imported when it is asked for, so
+names cost no import of jax.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from p3s.errors import UserError, in_words
+
+if TYPE_CHECKING:
+    from p3s.envs.functional import FunctionalEnv
+
+
+class Prefix(NamedTuple):
+    """A kind of functional environments."""
+
+    path: str
+    """What makes one of them by name: 'module:function'."""
+    example: str
+    """A name with the prefix."""
+    what: str
+    """What they are, in a few words."""
+
+
+PREFIXES = {
+    "func": Prefix(
+        "p3s.envs.functional_gymnasium:make_functional",
+        "func:phys2d/Pendulum-v0",
+        "Gymnasium's functional environments",
+    ),
+}
+
+_made: dict[tuple[str, str], FunctionalEnv] = {}
+
+
+def has_prefix(env_id: str) -> bool:
+    """Whether a name is that of a functional environment."""
+    return env_id.partition(":")[0] in PREFIXES
+
+
+def make_named(env_id: str, arguments: dict[str, Any]) -> FunctionalEnv:
+    """The functional environment of a name with a prefix.
+
+    It has no state, so all copies in a process are one object, and its programs compile once.
+    """
+    known = env_id, json.dumps(arguments, sort_keys=True, default=repr)
+    if known not in _made:
+        _made[known] = _make(env_id, arguments)
+    return _made[known]
+
+
+def _make(env_id: str, arguments: dict[str, Any]) -> FunctionalEnv:
+    prefix, _, name = env_id.partition(":")
+    module, _, function = PREFIXES[prefix].path.partition(":")
+    make = getattr(importlib.import_module(module), function)
+    try:
+        return make(name, **arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"environment {env_id!r} cannot be made: {in_words(error)}") from error
