@@ -19,6 +19,7 @@ from p3s.config.spec import RunSpec
 from p3s.envs import Delay, EnvName, EnvSource, make_env, with_stacking
 from p3s.errors import UserError, note
 from p3s.evaluation import Evaluator
+from p3s.hub import fetch_policy, is_hub_name, parse_hub_name
 from p3s.learning import devices
 from p3s.policies.policy import Policy
 from p3s.progress import TrainingProgress
@@ -291,8 +292,11 @@ def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
     """A policy from its file, or from a run folder: the best at an evaluation, or the last one.
 
     A run that has not been evaluated has only the last one.
+    path: a name on the Hugging Face Hub, too: hub:USER/NAME, or hub:USER/NAME@REVISION.
     trust: import the modules that someone else's file or folder names.
     """
+    if is_hub_name(path):
+        return _load_from_hub(path, last, trust)
     path = Path(path)
     if path.is_dir() and not (path / LAST).exists():
         raise UserError(f"{path} holds no policy yet: is it a run?")
@@ -306,6 +310,20 @@ def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
             file = path / (LAST if last or not (path / BEST).exists() else BEST)
         policy = Policy.load(file)
     policy.trusted = own or trust
+    return policy
+
+
+def _load_from_hub(path: str | Path, last: bool, trust: bool) -> Policy:
+    """The policy of a repository on the Hub."""
+    name = parse_hub_name(path)
+    if last:
+        raise UserError(f"{name} holds one policy: leave last out")
+    file = fetch_policy(name)
+    try:
+        policy = Policy.load(file)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from error
+    policy.trusted = trust
     return policy
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "enjoy": "Watch a trained policy play, or film it.",
     "watch": "Follow a run in the terminal, during training or afterwards.",
     "dashboard": "Follow trainings and studies on a local web page.",
+    "push": "Share the policy of a run on the Hugging Face Hub.",
     "export": "Write a policy as ONNX: observation in, action in the environment's range out.",
     "config": "Write the configuration of a run as a file for p3s train --config.",
     "doctor": "Say what is installed and what works here, to paste into a bug report.",

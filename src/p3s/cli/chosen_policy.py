@@ -11,6 +11,7 @@ import tyro
 from p3s.cli.arguments import Flag, Wrappers, literal
 from p3s.envs import EnvName, parse_name
 from p3s.errors import UserError
+from p3s.hub import is_hub_name
 from p3s.policies.policy import Policy
 from p3s.population import load
 from p3s.runs.best_policy import BEST
@@ -21,7 +22,7 @@ class ChosenPolicy:
     """A policy, from its file or from a run."""
 
     policy: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN|POLICY")]
-    """Policy file, or run folder."""
+    """Policy file, run folder, or a policy on the Hugging Face Hub: hub:USER/NAME."""
     best: Flag = False
     """Of a run: the policy that did best at an evaluation. This is what is used unless you say
     --last; a run without evaluations has only the last one."""
@@ -38,7 +39,7 @@ class ChosenPolicy:
         if self.best and path.is_dir() and not (path / BEST).exists():
             raise UserError(f"{path} has no {BEST}: it was not evaluated, or p3s 0.1 wrote it")
         policy = load(path, last=self.last, trust=self.trust)
-        if path.is_dir():
+        if path.is_dir() or is_hub_name(path):
             print(_description(policy))
         return policy
 

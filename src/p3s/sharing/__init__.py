@@ -1,0 +1,1 @@
+"""What of a run is shared with others: a folder with its policy, its results and a card."""
