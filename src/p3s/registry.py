@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import sys
 from collections.abc import Iterator, MutableMapping
-from typing import Any, NamedTuple, TypeVar
+from importlib import resources
+from typing import NamedTuple, TypeVar
 
 Registered = TypeVar("Registered")
 
 
 class Listed(NamedTuple):
-    """A class of this package that need not be imported yet."""
+    """A class in a module of its own, which need not be imported yet."""
 
-    path: str
-    """Its module and its name: 'p3s.schemes.p3s:P3S'."""
-    summary: str
-    """The first line of its docstring."""
+    made: str
+    """The name of the class; the module has the name by which it is registered."""
     note: str
-    """What else a list of them says."""
-
-    def load(self) -> Any:
-        """The class."""
-        module, _, name = self.path.partition(":")
-        return getattr(importlib.import_module(module), name)
+    """What a list says of it besides the first line of its docstring."""
 
 
 class Registry(MutableMapping[str, type[Registered]]):
-    """Known classes by name: those of this package, and those that were registered."""
+    """Known classes by name: those of a package of ours, and those that were registered."""
 
-    def __init__(self, listed: dict[str, Listed]) -> None:
-        self.listed = listed
+    def __init__(self, package: str, listed: dict[str, Listed]) -> None:
+        self._package, self._listed = package, listed
         self._classes: dict[str, type[Registered] | None] = dict.fromkeys(listed)
 
     def __getitem__(self, name: str) -> type[Registered]:
         found = self._classes[name]
         if found is None:
-            found = self._classes[name] = self.listed[name].load()
+            module = importlib.import_module(f"{self._package}.{name}")
+            found = self._classes[name] = getattr(module, self._listed[name].made)
         return found
 
     def __setitem__(self, name: str, made: type[Registered]) -> None:
@@ -56,19 +52,26 @@ class Registry(MutableMapping[str, type[Registered]]):
         return name in self._classes
 
     def summaries(self) -> Iterator[tuple[str, str, str]]:
-        """Name, first line of the docstring, and note of each."""
+        """Name, first line of the docstring, and note of each; nothing is imported."""
         for name, made in self._classes.items():
-            if name in self.listed:
-                yield name, self.listed[name].summary, self.listed[name].note
+            if name in self._listed:
+                yield name, self._docstring(name).split("\n")[0], self._listed[name].note
             else:
                 yield name, (made.__doc__ or "").split("\n")[0], getattr(made, "actions", "")
 
-    def class_named(self, name: str) -> type[Registered]:
-        """A class of this package by its own name: 'P3S'. AttributeError if there is none."""
-        for listed in self.listed.values():
-            if listed.path.endswith(f":{name}"):
-                return listed.load()
-        raise AttributeError(name)
+    def _docstring(self, name: str) -> str:
+        """The docstring of a class of the package, from its source."""
+        source = resources.files(self._package).joinpath(f"{name}.py").read_text(encoding="utf-8")
+        classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+        own = next(node for node in classes if node.name == self._listed[name].made)
+        return ast.get_docstring(own) or ""
+
+    def class_named(self, made: str) -> type[Registered]:
+        """A class of the package by its own name: 'P3S'. AttributeError if there is none."""
+        for name, listed in self._listed.items():
+            if listed.made == made:
+                return self[name]
+        raise AttributeError(made)
 
 
 def search_current_folder() -> None:
