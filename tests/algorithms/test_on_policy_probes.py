@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from p3s.algorithms import ALGORITHMS
-from p3s.envs.probes import PROBES, Probe, ProbeEnv, action_reward
 from p3s.types import EnvSpec, Rollout, Transition
+from tests.probe_worlds import PROBES, Probe, ProbeEnv, action_reward
 
 CASES = [
     (name, kind)

@@ -12,9 +12,9 @@ import pytest
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.algorithms.off_policy import WithTargets
 from p3s.envs import make_env
-from p3s.envs.probes import PROBES, ProbeEnv
 from p3s.types import EnvSpec, Guide, Transition
 from tests.helpers import off_policy
+from tests.probe_worlds import PROBES, ProbeEnv
 
 """The others: test_on_policy_probes.py."""
 

@@ -11,8 +11,8 @@ from gymnasium.utils.env_checker import check_env
 
 import p3s
 from p3s.envs import Adapter, with_stacking
-from p3s.envs.probes import Catch
 from tests.helpers import Counter
+from tests.probe_worlds import Catch
 
 
 @pytest.mark.parametrize(

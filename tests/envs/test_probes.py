@@ -7,8 +7,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from p3s.envs import Adapter
-from p3s.envs.probes import Catch
 from p3s.envs.state import uncaptured
+from tests.probe_worlds import Catch
 
 
 def played(policy, episodes: int, discrete: bool = True) -> np.ndarray:

@@ -38,7 +38,7 @@ SCHEMES_WITH_BOTH = [
 ]
 IMAGES = "p3s-tests/CreditCatch-v0"
 if IMAGES not in gymnasium.registry:
-    gymnasium.register(IMAGES, entry_point="p3s.envs.probes:Catch", disable_env_checker=True)
+    gymnasium.register(IMAGES, entry_point="tests.probe_worlds:Catch", disable_env_checker=True)
 
 
 def network_of(training) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import pytest
 
 import p3s
 from p3s import Population
-from p3s.envs.probes import Catch
+from tests.probe_worlds import Catch
 
 SMALL = {
     "preset": "paper",

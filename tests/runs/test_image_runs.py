@@ -11,19 +11,19 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import p3s
-from p3s.envs.probes import Catch
 from p3s.errors import UserError
 from p3s.experience.rows import fields as row_fields
 from p3s.experience.rows import record as row_record
 from p3s.policies.onnx_export import export_onnx
 from p3s.runs import opening
 from tests.helpers import call, record, resume, run
+from tests.probe_worlds import Catch
 
 ENV = "p3s-tests/Catch-v0"
 FIELDS = {"env": ENV, "algorithm": "dqn", "num_learners": 2, "buffer_size": 300}
 
 if ENV not in gymnasium.registry:
-    gymnasium.register(ENV, entry_point="p3s.envs.probes:Catch", disable_env_checker=True)
+    gymnasium.register(ENV, entry_point="tests.probe_worlds:Catch", disable_env_checker=True)
 
 
 @pytest.fixture(scope="module")

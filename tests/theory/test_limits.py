@@ -26,14 +26,19 @@ from p3s.theory.limits import (
     CLEARLY,
     Claim,
     dominates,
-    gap_slope,
     invest_or_cash,
     rare_best,
     rich_or_poor,
 )
 from p3s.theory.mdp import from_arrays, state_values
 from p3s.theory.policies import kl, tilt
-from p3s.theory.update import guided_update, lemma_5_constants, smallest_threshold, threshold
+from p3s.theory.update import (
+    GuidedUpdate,
+    guided_update,
+    lemma_5_constants,
+    smallest_threshold,
+    threshold,
+)
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +171,17 @@ def test_states_the_replay_never_saw_break_theorem_1a() -> None:
     assert theorem_1a(seen).margin.min() >= -1e-9
     assert proposition_1(unseen).margin.min() >= -1e-9
     assert (theorem_1a(unseen).margin < -CLEARLY).any()
+
+
+def gap_slope(update: GuidedUpdate) -> np.ndarray:
+    """d/dbeta of beta KL(new || best) in each state: KL - Var_new(Q^old) / beta^2, (batch, state).
+
+    Appendix B takes KL alone as the slope; it ignores that new changes with beta.
+    """
+    policy = np.exp(update.log_new)
+    mean = (policy * update.q_old).sum(axis=-1, keepdims=True)
+    variance = (policy * (update.q_old - mean) ** 2).sum(axis=-1)
+    return kl(update.log_new, update.log_best) - variance / update.beta[:, None] ** 2
 
 
 def test_slope_of_the_gap_is_not_what_appendix_b_says() -> None:

@@ -10,18 +10,41 @@ from scipy.special import softmax
 from p3s.errors import UserError
 from p3s.theory.draws import random_mdps, random_policies
 from p3s.theory.mdp import (
+    FiniteMDP,
     action_values,
     advantages,
     discounted_visits,
     expected,
     from_arrays,
-    sample_returns,
+    sample_indices,
     start_value,
     state_values,
 )
 from p3s.theory.policies import augmented_loss, guided_policy, kl, normalize, total_variation
 from p3s.theory.update import delta, guided_update, improvement_gap, threshold
 from p3s.theory.worlds import deceptive_chain, terminal_states, trap_grid
+
+
+def sample_returns(
+    mdp: FiniteMDP,
+    log_policy: np.ndarray,
+    state: int,
+    action: int,
+    num_episodes: int,
+    num_steps: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Discounted returns of episodes from (state, action) in the first process: (episodes,)."""
+    policy = np.exp(log_policy[0]).cumsum(axis=-1)
+    moves = mdp.transition[0].cumsum(axis=-1)
+    states, actions = np.full(num_episodes, state), np.full(num_episodes, action)
+    total, weight = np.zeros(num_episodes), 1.0
+    for _ in range(num_steps):
+        total += weight * mdp.reward[0, states, actions]
+        weight *= mdp.discount[0]
+        states = sample_indices(moves[states, actions], rng)
+        actions = sample_indices(policy[states], rng)
+    return total
 
 
 def test_values_of_a_two_state_process_by_hand() -> None:

@@ -23,7 +23,6 @@ from p3s.theory.lemmas import (
     theorem_1a,
 )
 from p3s.theory.mdp import from_arrays, start_value, state_values
-from p3s.theory.policies import kl
 from p3s.theory.update import GuidedUpdate, guided_update, threshold
 
 CLEARLY = 1e-6
@@ -142,14 +141,3 @@ CLAIMS = (
         lambda u: monotone_improvement(u).margin,
     ),
 )
-
-
-def gap_slope(update: GuidedUpdate) -> np.ndarray:
-    """d/dbeta of beta KL(new || best) in each state: KL - Var_new(Q^old) / beta^2, (batch, state).
-
-    Appendix B takes KL alone as the slope; it ignores that new changes with beta.
-    """
-    policy = np.exp(update.log_new)
-    mean = (policy * update.q_old).sum(axis=-1, keepdims=True)
-    variance = (policy * (update.q_old - mean) ** 2).sum(axis=-1)
-    return kl(update.log_new, update.log_best) - variance / update.beta[:, None] ** 2

@@ -141,28 +141,6 @@ def start_value(mdp: FiniteMDP, log_policy: np.ndarray) -> np.ndarray:
     return (mdp.initial * state_values(mdp, log_policy)).sum(axis=-1)
 
 
-def sample_returns(
-    mdp: FiniteMDP,
-    log_policy: np.ndarray,
-    state: int,
-    action: int,
-    num_episodes: int,
-    num_steps: int,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Discounted returns of episodes from (state, action) in the first process: (episodes,)."""
-    policy = np.exp(log_policy[0]).cumsum(axis=-1)
-    moves = mdp.transition[0].cumsum(axis=-1)
-    states, actions = np.full(num_episodes, state), np.full(num_episodes, action)
-    total, weight = np.zeros(num_episodes), 1.0
-    for _ in range(num_steps):
-        total += weight * mdp.reward[0, states, actions]
-        weight *= mdp.discount[0]
-        states = sample_indices(moves[states, actions], rng)
-        actions = sample_indices(policy[states], rng)
-    return total
-
-
 def sample_indices(cumulative: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sample one index per row of cumulative probabilities along the last axis."""
     levels = rng.random(cumulative.shape[:-1])[..., None] * cumulative[..., -1:]
