@@ -37,6 +37,7 @@ IN_FUNCTIONS = {
     "callbacks -> policies.film": "only with video_period: needs an extra",
     "callbacks -> population": "the front door imports the callbacks",
     "envs -> envs.functional_delay": "needs jax, which workers that only play do without",
+    "envs.workers -> envs.device_copies": "needs jax, which workers that only play do without",
     "envs -> envs.on_host": "needs jax, which workers that only play do without",
     # Lists of algorithms and schemes cost no import of jax.
     "algorithms -> algorithms.base": "names are listed without jax",

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
+import numpy as np
 
 from p3s.envs.adapter import Adapter, describe, with_masks, with_spec_check, with_stacking
 from p3s.envs.delay import Delay, DelayedReward
@@ -64,6 +65,25 @@ def make_env(
 def functional_of(env: gymnasium.Env) -> FunctionalEnv | None:
     """The functional environment that this is one copy of; None for a wrapper and all others."""
     return vars(env).get("functional")
+
+
+def why_on_host(env: Adapter) -> str | None:
+    """Why copies of a functional environment have to be stepped one by one; None if they need not.
+
+    An environment that is not functional has no reason either.
+    """
+    if functional_of(env.unwrapped) is None:
+        return None
+    if functional_of(env.env) is None:
+        return f"it is wrapped in {type(env.env).__name__}"
+    if env.shows_more:
+        return "more than its latest observation is shown"
+    own = env.env.observation_space
+    if not isinstance(own, gymnasium.spaces.Box):
+        return f"its observations are a {type(own).__name__}"
+    if own.dtype == np.uint8 and not env.env_spec.observation.is_image:
+        return "its observations are bytes"
+    return None
 
 
 def _delayed(env: gymnasium.Env, delay: Delay) -> gymnasium.Env:
@@ -133,6 +153,7 @@ __all__ = [
     "make_env",
     "offers_masks",
     "parse_name",
+    "why_on_host",
     "with_masks",
     "with_spec_check",
     "with_stacking",

@@ -105,6 +105,11 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
         assert isinstance(self.action_space, spaces.Discrete)
         return EnvSpec(self._shown, int(self.action_space.n), discrete=True, masked=self._masked)
 
+    @property
+    def shows_more(self) -> bool:
+        """Whether learners see more than the latest observation: earlier ones, or masks."""
+        return self._masked or self._num_stacked_observations > 1
+
     def about_spaces(self) -> dict[str, Any]:
         """What a policy file says of the environment's own actions and observations."""
         about: dict[str, Any] = {}

@@ -7,7 +7,7 @@ true final observation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +22,8 @@ LARGEST = float(np.finfo(np.float32).max)
 """What learners can be told; a larger reward would be infinite to them."""
 PER_COPY = ("observations", "totals", "lengths", "num_episodes")
 """Arrays of a snapshot with an entry for each copy."""
+LEAF = "leaf_"
+"""Begins the names of more of them: the states of copies on a device, an array for each part."""
 
 
 def state_name(index: int) -> str:
@@ -33,7 +35,8 @@ def join_snapshots(snapshots: list[dict[str, Any]]) -> dict[str, Any]:
     """The snapshot of a group, from those of its parts in the order of the copies."""
     if not snapshots[0]:
         return {}
-    joined = {name: np.concatenate([part[name] for part in snapshots]) for name in PER_COPY}
+    arrays = *PER_COPY, *(name for name in snapshots[0] if name.startswith(LEAF))
+    joined = {name: np.concatenate([part[name] for part in snapshots]) for name in arrays}
     first = 0
     for part in snapshots:
         count = len(part["totals"])
@@ -48,11 +51,20 @@ def split_snapshot(values: dict[str, Any], parts: list[range]) -> list[dict[str,
     if not values:
         return [{} for _ in parts]
     split = []
+    arrays = *PER_COPY, *(name for name in values if name.startswith(LEAF))
     for part in parts:
-        own = {name: values[name][part.start : part.stop] for name in PER_COPY}
+        own = {name: values[name][part.start : part.stop] for name in arrays}
         states = {index: values.get(state_name(copy)) for index, copy in enumerate(part)}
         split.append(own | {state_name(i): s for i, s in states.items() if s is not None})
     return split
+
+
+def check_finite(what: str, values: np.ndarray, whose: Sequence[int]) -> None:
+    """Stop if one of the stacked values is not finite as a float32, and say whose."""
+    finite = np.abs(values) <= LARGEST
+    if not finite.all():
+        index = int(np.argwhere(~finite)[0][0])
+        raise TrainingStopped(f"the {what.format(whose[index])} is {values[index]}")
 
 
 class Steps(NamedTuple):
@@ -68,14 +80,17 @@ class Environments(Protocol):
     """A group of copies, in this process or elsewhere."""
 
     spec: EnvSpec
-    observations: np.ndarray
-    """What the copies show now, (copies, *shape)."""
     exact_resume: bool
     """Whether a snapshot holds the episodes in progress."""
     continued: bool
     """Whether the last resume went on with every episode."""
     lost: list[int]
     """Copies that lost their episode; the reader clears the list."""
+
+    @property
+    def observations(self) -> np.ndarray:
+        """What the copies show now, (copies, *shape)."""
+        ...
 
     def start(self) -> None:
         """Begin the first episode in every copy."""
@@ -102,13 +117,19 @@ class LocalCopies:
     """Copies in this process, stepped one after another.
 
     first: the learner of the first copy, where the group is a part of a larger one.
+    example: a copy that was made already, to be the first.
     """
 
     def __init__(
-        self, make: Callable[[], Adapter], num_copies: int, seed: int, first: int = 0
+        self,
+        make: Callable[[], Adapter],
+        num_copies: int,
+        seed: int,
+        first: int = 0,
+        example: Adapter | None = None,
     ) -> None:
         self._make, self._seed, self._first = make, seed, first
-        self.envs = [make() for _ in range(num_copies)]
+        self.envs = [example or make(), *(make() for _ in range(num_copies - 1))]
         self.spec: EnvSpec = self.envs[0].env_spec
         shape, dtype = self.spec.observation.shape, self.spec.observation.dtype
         self.observations = np.zeros((num_copies, *shape), dtype)
@@ -230,8 +251,4 @@ class LocalCopies:
             env.close()
 
     def _check_finite(self, what: str, values: np.ndarray) -> None:
-        """Stop if one of the stacked values is not finite as a float32, and say whose."""
-        finite = np.abs(values) <= LARGEST
-        if not finite.all():
-            index = int(np.argwhere(~finite)[0][0])
-            raise TrainingStopped(f"the {what.format(self._first + index)} is {values[index]}")
+        check_finite(what, values, range(self._first, self._first + len(self.envs)))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.envs import Adapter
+from p3s.envs import Adapter, describe, functional_of, why_on_host
 from p3s.envs.copies import Environments, LocalCopies, Steps, join_snapshots, split_snapshot
 from p3s.envs.shared_memory import Layout, attach, memory_file, shared_size
 from p3s.errors import TrainingStopped, UserError, note
@@ -41,13 +41,28 @@ def make_copies(
     restarts: int = 0,
     step_limit: float | None = None,
 ) -> Environments:
-    """These copies of a population's environments, in this process or in workers."""
+    """These copies of a population's environments: on a device, in this process or in workers."""
     if num_workers == 0:
-        return LocalCopies(make, len(copies), seed, copies.start)
+        example = make()
+        on_device = _device_copies(example, copies, seed)
+        return on_device or LocalCopies(make, len(copies), seed, copies.start, example)
     try:
         return WorkerCopies(make, len(copies), seed, num_workers, restarts, step_limit)
     except CannotWork as error:
         raise UserError(f"env_workers must be 0 for this environment: {error}") from error
+
+
+def _device_copies(example: Adapter, copies: range, seed: int) -> Environments | None:
+    """Copies on a device, if the environment is functional; if something is in the way, say so."""
+    functional, reason = functional_of(example.env), why_on_host(example)
+    if reason is not None:
+        note(f"copies of {describe(example)} are stepped one by one: {reason}")
+    if functional is None or reason is not None:
+        return None
+    from p3s.envs.device_copies import DeviceCopies
+
+    example.close()
+    return DeviceCopies(functional, example.env_spec, copies, seed)
 
 
 class WorkerCopies:
