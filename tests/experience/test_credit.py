@@ -19,7 +19,7 @@ def make_replay(
     delay=None, num_steps: int = 1, capacity: int = 50, lag: int = 0, spec: EnvSpec = SPEC
 ) -> Replay:
     return Replay(
-        capacity, spec, 64, 0, NoNormalizer(), num_steps, credit=Credit(capacity, delay, lag)
+        capacity, spec, 64, 0, NoNormalizer(), num_steps, bags=Credit(capacity, delay, lag)
     )
 
 
@@ -135,7 +135,7 @@ class TestByHand:
 
     def test_memory(self):
         """Eight bytes of marks, eight of links, sixteen of bags."""
-        assert memory_needed(10, SPEC, credited=True) == 10 * (5 * 4 + 8 + 8 + 16)
+        assert memory_needed(10, SPEC, with_bags=True) == 10 * (5 * 4 + 8 + 8 + 16)
 
 
 class Play:

@@ -97,7 +97,7 @@ class TestByHand:
 
 def make_replay(delay, capacity: int = 1000, num_steps: int = 1) -> tuple[Replay, LearnedCredit]:
     credit = LearnedCredit(capacity, delay, 0, SPEC, seed=0)
-    return Replay(capacity, SPEC, 32, 0, NoNormalizer(), num_steps, credit=credit), credit
+    return Replay(capacity, SPEC, 32, 0, NoNormalizer(), num_steps, bags=credit), credit
 
 
 def play(replay: Replay, lengths: list[int], delay: int | None = None) -> None:

@@ -23,6 +23,11 @@ class RunOptions:
     credit: Literal["none", "ircr", "rrd"] = "none"
     """What learners are paid for a step when rewards come late: none, what the environment pays;
     ircr, an equal share of what its episode was paid; rrd, a learned reward."""
+    hindsight: Literal["none", "future", "final", "episode"] = "none"
+    """Hindsight replay, for environments with goals: steps learn from goals that the same episode
+    reached later (future), last (final) or at any time (episode)."""
+    hindsight_goals: Count = 4
+    """Steps with a goal of hindsight for each one with its own goal (k)."""
     evaluation_period: CountOrZero = 4000
     """Total environment steps between two evaluations (R_eval); 0 for none."""
     evaluation_episodes: Count = 10

@@ -71,6 +71,7 @@ class Config:
             or self.scheme.problem()
             or self._problem_of_replay()
             or self._problem_of_credit()
+            or self._problem_of_hindsight()
             or self._problem_of_shards()
             or self._problem_of_devices()
         )
@@ -110,6 +111,26 @@ class Config:
             message = "credit ircr scales rewards itself: leave normalize_rewards off"
             return UserError(f"{message} (--no-normalize-rewards)", "normalize_rewards")
         return None
+
+    def _problem_of_hindsight(self) -> UserError | None:
+        """What does not go together with goals of hindsight, if they are asked for."""
+        algorithm, message, about = self.algorithm, "", "hindsight"
+        if self.options.hindsight == "none":
+            return None
+        if algorithm.on_policy:
+            message = f"changes goals in a replay, and {algorithm.name} keeps none"
+        elif self.options.credit != "none":
+            message, about = "judges every step by itself: leave credit out", "credit"
+        elif self.delay is not None:
+            message, about = "judges every step by itself: leave delay out", "delay"
+        elif self.scheme.own_rows > 0:
+            message, about = (
+                "draws from the episodes of all learners: leave own_share out",
+                "own_share",
+            )
+        elif getattr(algorithm, "n_step", 1) > 1:
+            message, about = "is for one-step returns: leave n_step out", "n_step"
+        return UserError(f"hindsight {message}", about) if message else None
 
     def _problem_of_devices(self) -> UserError | None:
         """Why the learners cannot be spread over the devices, if they cannot."""

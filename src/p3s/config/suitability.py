@@ -13,6 +13,7 @@ from p3s.config.environments import (
     preset_of,
 )
 from p3s.envs import Adapter, EnvName, describe, offers_masks
+from p3s.envs.goals import goal_problem
 from p3s.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def check_environment(config: Config, env: Adapter) -> None:
             f"{name} has images, and the reward network of credit rrd reads vectors only: "
             "choose --credit ircr"
         )
+    if config.options.hindsight != "none" and (problem := goal_problem(env)) is not None:
+        raise UserError(problem, "hindsight")
     kind = "discrete" if env.env_spec.discrete else "continuous"
     if algorithm.actions not in (kind, "both"):
         fitting = [

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from p3s.algorithms.off_policy import OffPolicy
 from p3s.algorithms.on_policy import OnPolicy
 from p3s.config.run import Config
+from p3s.envs import Adapter
+from p3s.envs.goals import Goals
 from p3s.experience import Experience
+from p3s.experience.bags import Bags
 from p3s.experience.credit import Credit
+from p3s.experience.hindsight import Hindsight
 from p3s.experience.normalization import Normalizer
 from p3s.experience.replay import EVERYTHING, Replay
 from p3s.experience.reward_network import LearnedCredit
@@ -17,7 +23,11 @@ from p3s.types import EnvSpec
 
 
 def make_experience(
-    config: Config, spec: EnvSpec, normalizer: Normalizer, own: slice = EVERYTHING
+    config: Config,
+    spec: EnvSpec,
+    normalizer: Normalizer,
+    make: Callable[[], Adapter],
+    own: slice = EVERYTHING,
 ) -> Experience:
     """A replay, or for an on-policy algorithm the latest steps; own: the learners that use it."""
     algorithm, options = config.algorithm, config.options
@@ -35,18 +45,22 @@ def make_experience(
         own,
         RewardScale(algorithm.discount_factor, algorithm.return_limit) if scaled else None,
         config.scheme.own_rows,
-        make_credit(config, spec),
+        make_bags(config, spec, make),
     )
 
 
-def make_credit(config: Config, spec: EnvSpec) -> Credit | None:
-    """What says how steps are rewarded; None: the environment does."""
+def make_bags(config: Config, spec: EnvSpec, make: Callable[[], Adapter]) -> Bags | None:
+    """Complete episodes, if rewards or goals are taken from them."""
     options, scheme = config.options, config.scheme
-    if options.credit == "none":
+    if options.credit == options.hindsight == "none":
         return None
     exchange = 1 if options.shards is None else options.exchange_period
     # Rounds of whole episodes learn between them, and never ahead of a step.
     lag = exchange * scheme.num_envs if isinstance(scheme, StepScheme) else 0
+    if options.hindsight != "none":
+        share = options.hindsight_goals / (options.hindsight_goals + 1)
+        about = spec, Goals(make()), options.hindsight, share
+        return Hindsight(options.buffer_size, lag, *about)
     if options.credit == "ircr":
         return Credit(options.buffer_size, config.delay, lag)
     return LearnedCredit(options.buffer_size, config.delay, lag, spec, options.seed)

@@ -14,8 +14,10 @@ import numpy as np
 from p3s import keys
 from p3s.errors import UserError
 from p3s.experience import Batches
-from p3s.experience.credit import CREDIT_MARKS, ROW_BYTES, Credit
+from p3s.experience.bags import BAG_MARKS, ROW_BYTES, Bags
+from p3s.experience.credit import Credit
 from p3s.experience.episode_links import MARKS, EpisodeLinks, rows_of_steps
+from p3s.experience.hindsight import Hindsight
 from p3s.experience.normalization import Normalizer, normalize
 from p3s.experience.reward_scale import RewardScale
 from p3s.experience.rows import (
@@ -116,7 +118,7 @@ class Replay:
     own: the learners that learn from it here, if not all of them do.
     reward_scale: what the rewards of minibatches are divided by, if they are.
     own_share: the part of a minibatch that comes from its learner's own rows.
-    credit: what says how steps are rewarded, if not as the environment did.
+    bags: complete episodes, if steps are rewarded by them or get new goals from them.
     """
 
     def __init__(
@@ -130,19 +132,19 @@ class Replay:
         own: slice = EVERYTHING,
         reward_scale: RewardScale | None = None,
         own_share: float = 0.0,
-        credit: Credit | None = None,
+        bags: Bags | None = None,
     ) -> None:
         marked = reward_scale is not None
-        self._note = check_memory(capacity, spec, num_steps, marked, credit is not None)
-        self._credit = credit
+        self._note = check_memory(capacity, spec, num_steps, marked, bags is not None)
+        self._bags = bags
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
         self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
-        linked = num_steps > 1 or credit is not None
+        linked = num_steps > 1 or bags is not None
         self._links = EpisodeLinks(capacity) if linked else None
         self._rewards, self._num_own = reward_scale, round(own_share * batch_size)
         self._marks = MARKS if marked or linked else ()
-        if credit is not None:
-            self._marks = CREDIT_MARKS
+        if bags is not None:
+            self._marks = BAG_MARKS
         self.ring = Ring(empty_rows(capacity, spec, self._marks))
 
     def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
@@ -168,8 +170,8 @@ class Replay:
                 self._rewards.see(view["reward"], copies, ended)
             if self._links is not None:
                 view["steps_back"] = self._links.add(first, copies, ended)
-            if self._credit is not None:
-                self._credit.add(first, copies, ended, view)
+            if self._bags is not None:
+                self._bags.add(first, copies, ended, view)
         self.ring.add(rows)
 
     def observations_of(self, rows: np.ndarray) -> np.ndarray:
@@ -179,9 +181,8 @@ class Replay:
     def take(self, update: int, num_batches: int, num_pending: int) -> Batches | None:
         rng = keys.generator(self._seed, "replay", update)
         shape = num_batches, self._batch_size
-        if self._credit is not None and self._credit.advance(self.ring.num_added, num_pending):
-            self._credit.learn(update, self.ring.rows, self._normalizer.scaling)
-            rows = self._credited_rows(self._credit, self._credit.draw(rng, shape)[self._own])
+        if self._bags is not None and self._bags.advance(self.ring.num_added, num_pending):
+            rows = self._rows_of_bags(self._bags, update, rng, shape)
         else:
             places = self.ring.draw(rng, shape, num_pending, self._own, self._num_own)
             rows = None if places is None else self._rows_at(places, num_pending)
@@ -201,6 +202,16 @@ class Replay:
         if num_pending and self._links.is_open(steps[:-1]):
             return None
         return rows_of_steps(self._spec, self.ring.rows, steps, self._marks)
+
+    def _rows_of_bags(
+        self, bags: Bags, update: int, rng: np.random.Generator, shape: tuple[int, int]
+    ) -> np.ndarray:
+        """What minibatches hold of complete episodes."""
+        if isinstance(bags, Hindsight):
+            return bags.take(rng, shape, self._own, self.ring.rows)
+        assert isinstance(bags, Credit)
+        bags.learn(update, self.ring.rows, self._normalizer.scaling)
+        return self._credited_rows(bags, bags.draw(rng, shape)[self._own])
 
     def _credited_rows(self, credit: Credit, places: np.ndarray) -> np.ndarray:
         """What minibatches hold of these places, with the rewards that credit gives them.
@@ -225,7 +236,7 @@ class Replay:
     def largest_reward(self) -> float | None:
         rows = fields(self.ring.rows[: self.ring.size], self._spec, self._marks)
         largest = float(np.abs(rows["reward"]).max(initial=0.0))
-        return largest if self._credit is None else self._credit.largest_reward(largest)
+        return largest if self._bags is None else self._bags.largest_reward(largest)
 
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Transition:
@@ -236,7 +247,7 @@ class Replay:
             part.cut()
 
     def describe(self) -> str:
-        return self._note if self._credit is None else f"{self._note}; credit {self._credit.name}"
+        return self._note if self._bags is None else f"{self._note}; {self._bags.needed_by}"
 
     def snapshot(self) -> dict[str, Any]:
         # Checkpoints write the ring, in segments.
@@ -246,16 +257,16 @@ class Replay:
         rows = fields(self.ring.rows, self._spec, self._marks)
         if self._links is not None:
             self._links.resume(values, self.ring.num_added, rows["steps_back"])
-            if self._credit is not None:
+            if self._bags is not None:
                 latest = self._links.latest
-                self._credit.resume(values, self.ring.num_added, rows, latest)
+                self._bags.resume(values, self.ring.num_added, rows, latest)
         if self._rewards is not None:
             self._rewards.resume(values)
 
     @property
-    def _parts(self) -> list[EpisodeLinks | RewardScale | Credit]:
+    def _parts(self) -> list[EpisodeLinks | RewardScale | Bags]:
         """What it remembers beside the rows."""
-        parts = (self._links, self._rewards, self._credit)
+        parts = (self._links, self._rewards, self._bags)
         return [part for part in parts if part is not None]
 
 
@@ -264,12 +275,12 @@ def memory_needed(
     spec: EnvSpec,
     num_steps: int = 1,
     marked: bool = False,
-    credited: bool = False,
+    with_bags: bool = False,
 ) -> int:
     """Bytes that a replay takes when it is full; marked: rows say where episodes end."""
     link = np.dtype(np.int64).itemsize
-    if credited:
-        return capacity * (record(spec, CREDIT_MARKS).itemsize + link + ROW_BYTES)
+    if with_bags:
+        return capacity * (record(spec, BAG_MARKS).itemsize + link + ROW_BYTES)
     if num_steps == 1:
         return capacity * record(spec, MARKS if marked else ()).itemsize
     return capacity * (record(spec, MARKS).itemsize + link)
@@ -280,13 +291,13 @@ def check_memory(
     spec: EnvSpec,
     num_steps: int = 1,
     marked: bool = False,
-    credited: bool = False,
+    with_bags: bool = False,
 ) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
-    needed = memory_needed(capacity, spec, num_steps, marked, credited)
+    needed = memory_needed(capacity, spec, num_steps, marked, with_bags)
     free = available_memory()
     if free is not None and needed > free:
-        fits = int(0.8 * free) // memory_needed(1, spec, num_steps, marked, credited)
+        fits = int(0.8 * free) // memory_needed(1, spec, num_steps, marked, with_bags)
         raise UserError(
             f"a replay of {capacity:,} transitions takes {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free: --buffer-size {fits} would fit"

@@ -17,7 +17,7 @@ the algorithm's are; no variance term (their RRD-L(RD)).
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +105,7 @@ class LearnedCredit(Credit):
     """Rewards of a network that is fitted to the credit of bags."""
 
     name = "rrd"
+    needed_by: ClassVar[str] = "credit rrd"
 
     def __init__(
         self, capacity: int, delay: Delay | None, lag: int, spec: EnvSpec, seed: int

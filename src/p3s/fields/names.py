@@ -41,6 +41,9 @@ FAMILIAR: dict[str, tuple[str, ...]] = {
     "target_policy_noise": ("target_noise",),
     "eval_freq": ("evaluation_period",),
     "n_eval_episodes": ("evaluation_episodes",),
+    "her": ("hindsight",),
+    "goal_selection_strategy": ("hindsight",),
+    "n_sampled_goal": ("hindsight_goals",),
 }
 """What other libraries call our fields."""
 ELSEWHERE = {
@@ -48,6 +51,7 @@ ELSEWHERE = {
     "verbose": "progress is always shown; in Python, learn(progress_bar=False) hides it",
     "tensorboard_log": "a run is logged with p3s train --loggers tensorboard",
     "track": "a run is logged with --loggers wandb",
+    "replay_buffer_class": 'hindsight replay is hindsight="future" (--hindsight future)',
     "policy": "there is no policy class: choose hidden_sizes, activation or network",
 }
 """What other libraries have as an argument and p3s has elsewhere."""

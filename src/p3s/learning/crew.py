@@ -80,7 +80,7 @@ class Crew:
         normalized = algorithm.normalize_observations
         self.normalizer = RunningMoments(spec) if normalized else NoNormalizer()
         own = slice(None) if part is None else slice(part.start, part.stop)
-        self.experience = make_experience(config, spec, self.normalizer, own)
+        self.experience = make_experience(config, spec, self.normalizer, make, own)
         self.environments = make_copies(
             make, self.copies, options.seed, options.env_workers, options.env_restarts,
             options.env_step_limit,

@@ -84,8 +84,11 @@ def replay_bytes(config: Config, spec: EnvSpec) -> int:
     if not isinstance(config.algorithm, OffPolicy):
         return 0
     rows = min(config.options.buffer_size, config.options.steps)
-    algorithm, credited = config.algorithm, config.options.credit != "none"
-    return replay.memory_needed(rows, spec, algorithm.n_step, algorithm.normalize_rewards, credited)
+    algorithm, options = config.algorithm, config.options
+    with_bags = not options.credit == options.hindsight == "none"
+    return replay.memory_needed(
+        rows, spec, algorithm.n_step, algorithm.normalize_rewards, with_bags
+    )
 
 
 def cell_seconds(

@@ -25,7 +25,12 @@ from p3s.fields.checks import is_number
 from p3s.fields.types import bare, field_types
 from p3s.tuning.spaces import RANGES, Choices, Range, Space, alone, default_names, made_from
 
-FIXED = {field.name for field in dataclasses.fields(RunOptions)} - {"buffer_size", "credit"}
+FIXED = {field.name for field in dataclasses.fields(RunOptions)} - {
+    "buffer_size",
+    "credit",
+    "hindsight",
+    "hindsight_goals",
+}
 """Options that are the same for all trials."""
 
 
