@@ -140,7 +140,63 @@ class TestWrongValues:
     def test_a_save_that_fails_releases_the_folder(self, tmp_path, monkeypatch):
         population = p3s.Population("Pendulum-v1", **SMALL)
         with monkeypatch.context() as patch:
-            patch.setattr("p3s.population.provenance", lambda: {"commit": object()})
+            patch.setattr("p3s.runs.saving.provenance", lambda: {"commit": object()})
             with pytest.raises(TypeError):
                 population.save(tmp_path / "saved")
         population.save(tmp_path / "saved")
+
+
+class TestAsOthersHaveIt:
+    def test_words_of_learn(self, population):
+        for words, message in (
+            ({"log_interval": 4}, "learn takes no log_interval: .*metrics_period"),
+            ({"tb_log_name": "x"}, r"loggers=\['tensorboard'\]"),
+            ({"reset_num_timesteps": True}, "a new Population begins anew"),
+        ):
+            with pytest.raises(UserError, match=message):
+                population.learn(4, **words)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'log_intervals'"):
+            population.learn(4, log_intervals=4)
+
+    def test_every_learners_policy(self, population):
+        policies = population.policies
+        assert len(policies) == 4
+        observation = np.full(3, 0.1)
+        actions = [policy.predict(observation)[0] for policy in policies]
+        champion = population.policy.about["run"]["learner"]
+        assert np.array_equal(actions[champion], population.predict(observation)[0])
+        assert [policy.about["run"]["learner"] for policy in policies] == [0, 1, 2, 3]
+        assert len({action.tobytes() for action in actions}) > 1
+
+    def test_parameters_out_and_in(self, population):
+        other = p3s.Population("Pendulum-v1", seed=2, **SMALL)
+        parameters = population.get_parameters()
+        weights = {name: a for name, a in parameters.items() if name.startswith("learners/policy")}
+        assert all(len(array) == 4 for array in weights.values())
+        with pytest.raises(UserError, match="does not hold the expected arrays"):
+            other.set_parameters(weights)
+        observation = np.full(3, 0.1)
+        before = other.policies[1].predict(observation)[0]
+        other.set_parameters(weights, exact_match=False)
+        expected = population.policies[1].predict(observation)[0]
+        assert np.array_equal(other.policies[1].predict(observation)[0], expected)
+        assert not np.array_equal(before, expected)
+        with pytest.raises(UserError, match="unknown parameter 'learners/policy'"):
+            other.set_parameters({"learners/policy": 1.0})
+        name = next(iter(weights))
+        with pytest.raises(UserError, match=f"{name} should be float32"):
+            other.set_parameters({name: np.zeros(2)}, exact_match=False)
+
+    def test_an_environment_to_play_in(self, population):
+        observation, _ = population.env.reset(seed=0)
+        action, _ = population.predict(observation)
+        assert population.env.action_space.contains(action)
+        assert population.env.spec.id == "Pendulum-v1"
+
+    def test_closed_populations_learn_no_more(self):
+        with p3s.Population("Pendulum-v1", **SMALL) as population:
+            assert population.num_timesteps == population.num_steps == 0
+        population.close()
+        with pytest.raises(UserError, match="this population is closed"):
+            population.learn(4)
+        assert population.predict(np.zeros(3))[0].shape == (1,)

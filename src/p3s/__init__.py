@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from p3s.networks import Network
     from p3s.plugins.loading import register
     from p3s.policies.policy import Policy
-    from p3s.population import Population, evaluate, load
+    from p3s.population import Population
     from p3s.report.export import load_results
+    from p3s.trained import evaluate, load
 
 _MODULES = {
     "Network": "p3s.networks",
@@ -26,8 +27,8 @@ _MODULES = {
     "Population": "p3s.population",
     "TrainingStopped": "p3s.errors",
     "UserError": "p3s.errors",
-    "evaluate": "p3s.population",
-    "load": "p3s.population",
+    "evaluate": "p3s.trained",
+    "load": "p3s.trained",
     "load_results": "p3s.report.export",
     "make_env": "p3s.envs",
     "register": "p3s.plugins.loading",

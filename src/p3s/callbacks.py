@@ -155,7 +155,7 @@ class EvaluateOn(Every):
         self.name = name or (env if isinstance(env, str) else getattr(env, "__name__", "other"))
 
     def act(self, training: Training) -> Any:
-        from p3s.population import evaluate
+        from p3s.trained import evaluate
 
         returns = evaluate(training.policy(), self.env, self.episodes, training.options.seed)
         training.record({f"eval_on/{self.name}": float(returns.mean())})

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-import jax
+import gymnasium
 import numpy as np
 
 from p3s.callbacks import Callback, Callbacks
 from p3s.config.presets import DEFAULT_PRESET
 from p3s.config.run import resolve_spec
 from p3s.config.spec import RunSpec
-from p3s.envs import Delay, EnvName, EnvSource, make_env, with_stacking
-from p3s.errors import UserError, note
-from p3s.evaluation import Evaluator
-from p3s.hub import fetch_policy, is_hub_name, parse_hub_name
+from p3s.envs import Delay, EnvSource
+from p3s.errors import TrainingStopped, UserError
+from p3s.learn_arguments import name_of, refuse_words_of_others, sorted_listeners, whole_steps
 from p3s.learning import devices
 from p3s.policies.policy import Policy
 from p3s.progress import TrainingProgress
+from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
-from p3s.runs.best_policy import BEST, LAST
-from p3s.runs.checkpoints import Checkpoints
-from p3s.runs.files import make_folder, write_text
-from p3s.runs.opening import NO_CHECKPOINT
-from p3s.runs.provenance import provenance
-from p3s.runs.records import RunFolder, read_config, to_json_line, write_config
-from p3s.runs.trust import is_own_record, signed, trusting
+from p3s.runs.opening import MakeEnv
+from p3s.runs.parameters import learned_arrays, put_learned_arrays
+from p3s.runs.saving import is_run, save
+from p3s.runs.saving import load as load_training
+from p3s.runs.tracebacks import keep_traceback
+from p3s.runs.trust import trusting
 from p3s.train import Training
 
 Listener = Callback | Callable[["Population"], Any]
@@ -43,7 +41,12 @@ class Population:
     algorithm: by default the one that suits the environment (`p3s presets`), else td3.
     env_kwargs: arguments for the environment of that id.
     wrappers: 'module:Name' of what it is wrapped in, the innermost first.
+    out: a new run folder, which gets what `p3s train` writes: records, checkpoints, the report.
+    loggers: what the run is logged to beside its folder: tensorboard, wandb, mlflow, trackio, csv.
     fields: any hyper-parameter or run option by its name (`p3s train --help-all` lists them).
+
+    Use it as a context, or call `close` at the end, where environments or loggers hold something
+    open.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class Population:
         delay: Delay | None = None,
         env_kwargs: dict[str, Any] | None = None,
         wrappers: Sequence[str] = (),
+        out: str | Path | None = None,
+        loggers: Sequence[str] = (),
         **fields: Any,
     ) -> None:
         wanted = fields.get("devices")
@@ -71,11 +76,24 @@ class Population:
             delay,
             {} if env_kwargs is None else env_kwargs,
             wrappers,  # pyright: ignore[reportArgumentType]
+            loggers,  # pyright: ignore[reportArgumentType]
             fields={"seed": seed, **fields},
         ).typed()
-        self._training = Training(resolve_spec(spec), spec.make)
-        self._source = None if spec.name is not None else env
-        """The callable that makes the environment, if it was one."""
+        config = resolve_spec(spec)
+        if out is not None:
+            training = opening.begin(config, Path(out), spec.make, spec.loggers)
+        elif spec.loggers:
+            raise UserError("loggers show what a run folder holds: give one, out='runs/name'")
+        else:
+            training = Training(config, spec.make)
+        self._begin(training, spec.make, None if spec.name is not None else env)
+
+    def _begin(self, training: Training, make: MakeEnv, source: Any) -> None:
+        self._training, self._make, self._source = training, make, source
+        self._loaded_from: tuple[Path, str | None] | None = None
+        """The run folder that is written to once learning goes on, and its newest checkpoint."""
+        self._env: gymnasium.Env | None = None
+        self._closed = False
 
     @property
     def training(self) -> Training:
@@ -97,6 +115,18 @@ class Population:
         """Total environment steps so far, over all learners."""
         return self._training.total_steps
 
+    @property
+    def num_timesteps(self) -> int:
+        """`num_steps`, as Stable-Baselines3 calls it."""
+        return self.num_steps
+
+    @property
+    def env(self) -> gymnasium.Env:
+        """A copy of the environment, as the user knows it, to play in; learners have their own."""
+        if self._env is None:
+            self._env = self._make().env
+        return self._env
+
     def learn(
         self,
         steps: int | None = None,
@@ -104,44 +134,38 @@ class Population:
         progress_bar: bool = True,
         *,
         total_timesteps: int | None = None,
+        reset_num_timesteps: bool = False,
+        **others: Any,
     ) -> Self:
         """Train for `steps` more environment steps in total; call it again to continue.
 
         callback: of p3s.callbacks, or a function that is called with the population after every
         time step, where False stops the training; or several of them.
+        progress_bar: whether a bar shows how far it is, or lines where there is no terminal.
         total_timesteps: what Stable-Baselines3 calls `steps`.
+        reset_num_timesteps: must be False once it has learned, since steps are counted on.
 
         A step size that falls over a run (`xqc`) follows the `steps` that the population was made
         with, `Population(..., steps=200_000)`, or its preset's: not the steps given here.
         """
-        steps = total_timesteps if steps is None else steps
-        if steps is None:
-            raise UserError("say how many steps to learn: learn(100_000)")
-        whole = isinstance(steps, int | float | np.number) and not isinstance(steps, bool)
-        if not whole or steps % 1 != 0:
-            raise UserError(f"steps must be a whole number, not {steps!r}")
-        if steps < 1:
-            raise UserError(f"steps must be at least 1, not {steps}")
+        refuse_words_of_others(others)
+        if self._closed:
+            raise UserError("this population is closed: load it again, or make a new one")
+        if reset_num_timesteps and self.num_steps > 0:
+            message = "learn goes on and counts on: a new Population begins anew"
+            raise UserError(f"{message} (reset_num_timesteps=False)")
         training = self._training
-        until = training.total_steps + int(steps)
-        given = [callback] if callable(callback) or isinstance(callback, Callback) else callback
-        listeners = list(given or ())
-        for each in listeners:
-            if isinstance(each, type) or not (callable(each) or isinstance(each, Callback)):
-                known = "a function or an instance of p3s.callbacks.Callback"
-                raise UserError(f"a callback is {known}, not {each!r}")
-        functions = [each for each in listeners if not isinstance(each, Callback)]
-        own = [each for each in listeners if isinstance(each, Callback)]
+        until = self.num_steps + whole_steps(total_timesteps if steps is None else steps)
+        own, functions = sorted_listeners(callback)
 
         def after_step(training: Training) -> bool:
             for function in functions:
                 if function(self) is False:
-                    name = getattr(function, "__qualname__", type(function).__name__)
-                    named = "a function" if "<lambda>" in name else name.split("<locals>.")[-1]
-                    training.stop(f"{named} returned False")
+                    training.stop(f"{name_of(function)} returned False")
                     return False
             return True
 
+        self._write_to_folder(until)
         before, training.callbacks = training.callbacks, Callbacks([*training.callbacks, *own])
         training.stop_requested, training.stop_reason = False, None
         if progress_bar and training.total_steps == 0 and training.about_observation is not None:
@@ -149,11 +173,31 @@ class Population:
         try:
             with TrainingProgress(training, until) if progress_bar else nullcontext():
                 training.run(until, after_step if functions else None)
+        except TrainingStopped as error:
+            if self.folder is not None:
+                keep_traceback(self.folder, error)
+            raise
         finally:
             training.callbacks = before
+        if self.folder is not None:
+            leave_run_page(self.folder)
         if progress_bar and training.stop_reason is not None:
             print(f"stopped at step {training.total_steps:,}: {training.stop_reason}")
         return self
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder that it writes to, if there is one."""
+        return getattr(self._training.folder, "path", None)
+
+    def _write_to_folder(self, until: int) -> None:
+        """Write to the run folder it was loaded from, if it was; say how long the run will be."""
+        if self._loaded_from is not None:
+            path, checkpoint = self._loaded_from
+            opening.continue_in(path, self._training, checkpoint)
+            self._loaded_from = None
+        if self.folder is not None:
+            opening.declare_steps(self.folder, until)
 
     @property
     def stop_reason(self) -> str | None:
@@ -167,6 +211,29 @@ class Population:
         Before the first evaluation it is the learner that the chief would pick.
         """
         return self._training.policy()
+
+    @property
+    def policies(self) -> list[Policy]:
+        """The policy of every learner, as it is now; `policies[2]` is that of learner 2.
+
+        Schemes that judge a run by other policies too (`center`, `cem`, `erl`) have those.
+        """
+        return self._training.policies()
+
+    def get_parameters(self) -> dict[str, np.ndarray]:
+        """All that is learned by name: networks, targets, optimizers, stacked over the learners.
+
+        The names are those of a checkpoint, as 'learners/policy/params/0/weight'.
+        """
+        return learned_arrays(self._training)
+
+    def set_parameters(self, parameters: Mapping[str, Any], exact_match: bool = True) -> None:
+        """Put arrays by these names in place of what is learned.
+
+        exact_match: whether every name must be given; without it, others stay as they are.
+        """
+        put_learned_arrays(self._training, parameters, exact_match)
+        self._predicting = None
 
     def predict(
         self,
@@ -193,75 +260,50 @@ class Population:
     def save(self, path: str | Path) -> None:
         """Write everything into a folder, from which `load` continues to the bit.
 
-        A population that was saved there before is replaced.
+        A population that was saved there before is replaced. One with a run folder of its own
+        (`out`) has its checkpoints there and need not be saved.
         """
-        path = Path(path)
-        if (path / "metrics.jsonl").exists():
-            raise UserError(f"{path} holds a run of 'p3s train': save to another folder")
-        make_folder(path)
-        folder = RunFolder(path)
-        folder.claim()
-        try:
-            record = signed({**self._training.config.to_json(), **provenance()})
-            # The checkpoint comes first and has its own configuration: a kill after it leaves
-            # this population, a kill before it the one that was saved there.
-            Checkpoints(path / "checkpoints", kept=1).write(
-                self.num_steps,
-                {
-                    **self._training.snapshot(),
-                    "config": record,
-                    "evaluated": {"rows": self.evaluations, "scalars": self.scalars},
-                },
-                self._training.experience.ring,
-            )
-            write_config(path, record)
-            self.policy.save(path / LAST)
-            self._training.recorder.best_policy.save(path)
-            lines = "".join(map(to_json_line, self.scalars))
-            if lines or (path / "scalars.jsonl").exists():
-                write_text(path / "scalars.jsonl", lines)
-        finally:
-            folder.close()
+        save(self._training, Path(path))
 
     @classmethod
     def load(
-        cls, path: str | Path, env: Callable[[], Any] | None = None, trust: bool = False
+        cls,
+        path: str | Path,
+        env: Callable[[], Any] | None = None,
+        trust: bool = False,
+        record: bool = True,
+        **fields: Any,
     ) -> Population:
-        """A population from a folder that `save` or `p3s train` wrote.
+        """A population from a folder that `save` wrote, or a run: `p3s train`, or `out`.
 
         env: the callable again, if the population was made with one.
         trust: import the modules that someone else's folder names, and unpickle its environments.
+        record: go on writing to the folder of a run, from the next `learn` on; False leaves it
+        as it is.
+        fields: other values from now on, `learning_rate=1e-4`. What has shaped the learners or the
+        replay cannot change; an error says what can.
         """
-        with trusting(trust):
-            return cls._load(Path(path), env)
-
-    @classmethod
-    def _load(cls, path: Path, env: Callable[[], Any] | None) -> Population:
-        record = opening.read_record(path)
-        opening.prepare_devices(record)
-        config = opening.config_of(record, path)
+        path = Path(path)
         population = cls.__new__(cls)
-        delay = config.callable_delay
-        make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
-        if not is_own_record(record):
-            opening.check_size(config, make)
-        if env is not None and (path / LAST).exists():
-            saved = Policy.load(path / LAST)
-            example = with_stacking(make, saved.num_stacked_observations, saved.spec.masked)()
-            found = example.env_spec
-            example.close()
-            if saved.spec != found:
-                raise UserError(
-                    f"{path} was saved with {saved.spec}, and this environment has {found}"
-                )
-        population._training = Training(config, make)
-        notes = opening.restore(population._training, path)
-        if NO_CHECKPOINT in notes:
-            raise UserError(f"{path} holds no checkpoint yet")
-        for line in notes:
-            note(line)
-        population._source = env
+        with trusting(trust):
+            population._begin(*load_training(path, env, fields), env)
+        if record and is_run(path):
+            population._loaded_from = path, opening.newest_checkpoint(path)
         return population
+
+    def close(self) -> None:
+        """Close environments, loggers and the run folder; it can be asked, but learns no more."""
+        if not self._closed:
+            self._closed = True
+            if self._env is not None:
+                self._env.close()
+            self._training.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         training = self._training
@@ -286,71 +328,3 @@ def _unpickled(cls: type[Population], content: dict[str, bytes], env: Any) -> Po
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_bytes(data)
         return cls.load(name, env, trust=True)  # who unpickles trusts already
-
-
-def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
-    """A policy from its file, or from a run folder: the best at an evaluation, or the last one.
-
-    A run that has not been evaluated has only the last one.
-    path: a name on the Hugging Face Hub, too: hub:USER/NAME, or hub:USER/NAME@REVISION.
-    trust: import the modules that someone else's file or folder names.
-    """
-    if is_hub_name(path):
-        return _load_from_hub(path, last, trust)
-    path = Path(path)
-    if path.is_dir() and not (path / LAST).exists():
-        raise UserError(f"{path} holds no policy yet: is it a run?")
-    with trusting(trust):
-        own = False
-        if path.is_dir() and (path / "config.json").exists():
-            opening.load_config(path)  # imports the modules that the run needs
-            own = is_own_record(read_config(path))
-        file = path
-        if path.is_dir():
-            file = path / (LAST if last or not (path / BEST).exists() else BEST)
-        policy = Policy.load(file)
-    policy.trusted = own or trust
-    return policy
-
-
-def _load_from_hub(path: str | Path, last: bool, trust: bool) -> Policy:
-    """The policy of a repository on the Hub."""
-    name = parse_hub_name(path)
-    if last:
-        raise UserError(f"{name} holds one policy: leave last out")
-    file = fetch_policy(name)
-    try:
-        policy = Policy.load(file)
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
-    policy.trusted = trust
-    return policy
-
-
-def evaluate(
-    policy: Policy | Population,
-    env: EnvSource | EnvName | None = None,
-    episodes: int = 10,
-    seed: int = 0,
-    delay: Delay | None = None,
-    deterministic: bool = True,
-) -> np.ndarray:
-    """Returns of noiseless episodes, (episodes,); on the policy's own environment by default.
-
-    deterministic: False plays with the policy's own noise.
-    """
-    if episodes < 1:
-        raise UserError(f"episodes must be at least 1, not {episodes}")
-    own = policy.training.make if isinstance(policy, Population) else None
-    policy = policy.policy if isinstance(policy, Population) else policy
-    own = own or policy.make_env
-    make = own if env is None else partial(policy.make_env, env=env, delay=delay)
-    example = make()
-    if example.env_spec != policy.spec:
-        raise UserError(f"the policy is for {policy.spec}, the environment has {example.env_spec}")
-    example.close()
-    evaluator = Evaluator(make, policy.algorithm, seed)
-    stacked = jax.tree.map(lambda leaf: leaf[None], policy.params)
-    returns = evaluator.play(stacked, episodes, 0, policy.scaling, not deterministic)[0]
-    evaluator.close()
-    return returns

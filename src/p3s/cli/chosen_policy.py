@@ -13,8 +13,8 @@ from p3s.envs import EnvName, parse_name
 from p3s.errors import UserError
 from p3s.hub import is_hub_name
 from p3s.policies.policy import Policy
-from p3s.population import load
 from p3s.runs.best_policy import BEST
+from p3s.trained import load
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,12 @@ def read_run_file(path: Path) -> RunSpec:
         if "env" not in content:
             raise UserError('which environment? env = "Hopper-v5"', "env")
         as_field("env", spec.env, str)
-        loggers = as_field("loggers", spec.loggers, tuple[str, ...])
         try:
             json.dumps(spec.env_kwargs)
         except TypeError as error:
             message = "env_kwargs: numbers, text, truth values and lists, no dates or times"
             raise UserError(message, "env_kwargs") from error
-        return replace(spec.typed(), loggers=loggers)
+        return spec.typed()
 
 
 def read_text(path: Path) -> str:

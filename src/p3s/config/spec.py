@@ -65,6 +65,7 @@ class RunSpec(Method):
         typed = {name: as_field(name, getattr(self, name), types[name]) for name in types}
         if self.delay is not None:
             typed["delay"] = checked_delay(self.delay)
+        typed["loggers"] = as_field("loggers", self.loggers, tuple[str, ...])
         return dataclasses.replace(self, **typed)
 
     @cached_property

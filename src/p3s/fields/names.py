@@ -49,12 +49,24 @@ FAMILIAR: dict[str, tuple[str, ...]] = {
 ELSEWHERE = {
     "device": "jax chooses the device: set JAX_PLATFORMS to cpu or cuda (devices is a number)",
     "verbose": "progress is always shown; in Python, learn(progress_bar=False) hides it",
-    "tensorboard_log": "a run is logged with p3s train --loggers tensorboard",
+    "tensorboard_log": "a run is logged with --loggers tensorboard; in Python, "
+    "Population(..., out='runs/name', loggers=['tensorboard'])",
     "track": "a run is logged with --loggers wandb",
     "replay_buffer_class": 'hindsight replay is hindsight="future" (--hindsight future)',
     "policy": "there is no policy class: choose hidden_sizes, activation or network",
 }
 """What other libraries have as an argument and p3s has elsewhere."""
+IN_LEARN = {
+    "log_interval": "a row of metrics is written every metrics_period environment steps, "
+    "Population(..., metrics_period=1000)",
+    "tb_log_name": "a run is called what its folder is, "
+    "Population(..., out='runs/name', loggers=['tensorboard'])",
+    "eval_env": "evaluations have copies of their own; callback=EvaluateOn(env, every=...) plays "
+    "on another environment",
+    "eval_freq": "it is the population's evaluation_period",
+    "n_eval_episodes": "it is the population's evaluation_episodes",
+}
+"""What other libraries tell `learn`, and p3s elsewhere."""
 
 
 UPDATES = ("train_freq", "gradient_steps")

@@ -20,7 +20,7 @@ from p3s.learning import devices
 from p3s.machine import available_cores, available_memory
 from p3s.plugins.loading import import_module
 from p3s.policies.file import check_layers
-from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.checkpoints import Checkpoints, step_folders
 from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config, write_config
@@ -33,6 +33,7 @@ from p3s.runs.trust import (
     refuse_links,
 )
 from p3s.train import Training
+from p3s.types import EnvSpec
 
 MakeEnv = Callable[[], Adapter]
 LARGEST_LAYER = 1 << 22
@@ -48,7 +49,10 @@ LEFT_BEHIND = (".lock", ".config.json.tmp", "config.json", "traceback.txt")
 def env_maker(config: Config) -> MakeEnv:
     """A function that makes one more copy of the run's environment."""
     if config.env is None:
-        raise UserError("this run's environment was a Python callable: give it as env= again")
+        raise UserError(
+            "this run's environment was a Python callable: give it again, "
+            "Population.load(path, env=...)"
+        )
     return partial(make_env, config.env)
 
 
@@ -68,7 +72,10 @@ def begin(
     """A new run; nothing is written before everything has been checked."""
     path = default_folder(config) if out is None else out
     if (path / "config.json").exists() and not _is_empty(path):
-        raise UserError(f"{path} holds a run already: continue it with 'p3s resume {path}'")
+        raise UserError(
+            f"{path} holds a run already: continue it with 'p3s resume {path}', in Python with "
+            f"Population.load({str(path)!r})"
+        )
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
@@ -85,6 +92,36 @@ def begin(
         training.close()
         raise
     return training
+
+
+def continue_in(path: Path, training: Training, loaded: str | None) -> None:
+    """Write to the folder of a run that was loaded from it, from now on.
+
+    loaded: its newest checkpoint at that time.
+    """
+    record = read_config(path)
+    folder = RunFolder(path, loggers_of(record))
+    folder.claim()
+    try:
+        if newest_checkpoint(path) != loaded:
+            raise UserError(f"{path} has gone on since it was loaded: load it again")
+        write_config(path, {**record, **training.config.to_json()})
+        training.attach(folder)
+    except BaseException:
+        folder.close()
+        raise
+
+
+def newest_checkpoint(path: Path) -> str | None:
+    """The name of a run's newest checkpoint, intact or not."""
+    return max((folder.name for folder in step_folders(path / "checkpoints")), default=None)
+
+
+def declare_steps(path: Path, steps: int) -> None:
+    """Let a run be as long as this from now on, for those who read its record."""
+    record = read_config(path)
+    if record.get("steps") != steps:
+        write_config(path, {**record, "steps": steps})
 
 
 def _is_empty(path: Path) -> bool:
@@ -165,10 +202,7 @@ def check_size(config: Config, make: MakeEnv) -> None:
         check_layers(field_values(config.algorithm), LARGEST_LAYER)
     except ValueError as error:
         raise UserError(str(error)) from error
-    algorithm = config.algorithm
-    example = with_masks(make, algorithm.num_stacked_observations, algorithm.scale_images)()
-    spec, free = example.env_spec, available_memory()
-    example.close()
+    spec, free = spec_of(config, make), available_memory()
     state = jax.eval_shape(lambda: config.scheme.init(jax.random.key(0), spec))
     needed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))
     needed += config.scheme.num_envs * BYTES_PER_COPY
@@ -176,6 +210,14 @@ def check_size(config: Config, make: MakeEnv) -> None:
         raise UserError(
             f"the run takes {needed / 1e9:,.1f} GB of memory, but {free / 1e9:,.1f} GB are free"
         )
+
+
+def spec_of(config: Config, make: MakeEnv) -> EnvSpec:
+    """The shapes of a run's environment."""
+    algorithm = config.algorithm
+    example = with_masks(make, algorithm.num_stacked_observations, algorithm.scale_images)()
+    example.close()
+    return example.env_spec
 
 
 def restore(training: Training, path: Path) -> list[str]:

@@ -124,6 +124,12 @@ class RunParts:
         learner = self.champion_index
         return self._policy_maker()(learner, self.crew.policy(learner))
 
+    def policies(self) -> list[Policy]:
+        """The policies that the run is judged by, as they are now: those of all learners."""
+        self.crew.catch_up()
+        make = self._policy_maker()
+        return [make(index, self.crew.policy(index)) for index in range(len(self.crew.champions()))]
+
     def _policy_maker(self) -> Any:
         """Makes policies of this moment, from a learner's place and its parameters."""
         about = self.spec, self.about_spaces
