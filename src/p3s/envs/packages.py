@@ -6,9 +6,11 @@ Gymnasium knows the environments of a package once its module is imported, which
 
 from __future__ import annotations
 
+import importlib
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import gymnasium
 
@@ -98,6 +100,19 @@ def missing_module(env_id: str, error: Exception) -> UserError:
     if package is not None and not package.is_installed:
         return UserError(f"{env_id} needs {package.install}: pip install {quoted(package.install)}")
     return UserError(f"environment {env_id!r} needs a module: {error}")
+
+
+def imported(env_id: str, package: str, install: str, module: str) -> Any:
+    """A module that a functional environment comes from; UserError if the package is missing.
+
+    install: what is told to pip.
+    """
+    if find_spec(package) is None:
+        raise UserError(f"{env_id} needs {package}: pip install {quoted(install)}")
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{env_id} needs {package}, which cannot be imported: {error}") from error
 
 
 def how_to_wrap(env_id: str) -> str:
