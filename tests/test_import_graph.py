@@ -39,6 +39,8 @@ IN_FUNCTIONS = {
     "envs -> envs.functional_delay": "needs jax, which workers that only play do without",
     "envs.workers -> envs.device_copies": "needs jax, which workers that only play do without",
     "envs -> envs.on_host": "needs jax, which workers that only play do without",
+    "envs.own -> envs.functional_kinds": "needs jax, which workers that only play do without",
+    "envs.own -> envs.on_host": "needs jax, which workers that only play do without",
     # Lists of algorithms and schemes cost no import of jax.
     "algorithms -> algorithms.base": "names are listed without jax",
     "schemes -> schemes.base": "names are listed without jax",

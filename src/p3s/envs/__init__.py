@@ -15,6 +15,7 @@ from p3s.envs.delay import Delay, DelayedReward
 from p3s.envs.masks import offers_masks
 from p3s.envs.mujoco_setup import warn_once
 from p3s.envs.names import EnvName, parse_name, register
+from p3s.envs.own import made_by_callable, made_by_name
 from p3s.envs.packages import missing_module, unknown_environment
 from p3s.envs.prefixes import has_prefix, make_named
 from p3s.errors import UserError, in_words
@@ -23,7 +24,8 @@ from p3s.registry import search_current_folder
 if TYPE_CHECKING:
     from p3s.envs.functional import FunctionalEnv
 
-EnvSource = str | Callable[[], gymnasium.Env]
+EnvSource = str | Callable[[], Any]
+"""An id, or a callable that makes a `gymnasium.Env` or a functional environment."""
 
 register()
 
@@ -33,7 +35,8 @@ def make_env(
 ) -> Adapter:
     """An environment from an id ("Hopper-v5", "module:Env-v0", "Delayed Ant-v1") or a callable.
 
-    A prefix names a functional environment: "func:phys2d/Pendulum-v0".
+    A prefix names a functional environment: "func:phys2d/Pendulum-v0", "brax:ant". What a callable
+    of your own makes may be functional too; "module:make" names it.
 
     delay: steps between two payments of reward, or "end" to pay at the end of the episode.
     """
@@ -52,11 +55,7 @@ def make_env(
             f"{type(env).__name__}: p3s steps the copies of its learners itself"
         )
     else:
-        made = env()
-        if not isinstance(made, gymnasium.Env):
-            hint = ": one environment, not a vector of them" * hasattr(made, "num_envs")
-            what = f"the callable made a {type(made).__name__}, not a gymnasium.Env"
-            raise UserError(what + hint)
+        made = made_by_callable(env)
     if delay is not None:
         made = _delayed(made, delay)
     return Adapter(made)
@@ -130,6 +129,8 @@ def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:
         return OnHost(make_named(name.id, name.kwargs), name.id, render_mode)
     if ":" in name.id:
         search_current_folder()
+        if (own := made_by_name(name.id, name.kwargs, render_mode)) is not None:
+            return own
     options: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     try:
         return gymnasium.make(name.id, disable_env_checker=True, **options, **name.kwargs)

@@ -42,7 +42,9 @@ class BraxEnvironment:
         self.step_limit = own if step_limit is None else step_limit
         self.action_space = spaces.Box(-1.0, 1.0, (int(env.action_size),), np.float32)
         step_time = getattr(env, "dt", None)
-        self.metadata = {} if step_time is None else {"render_fps": max(1, round(1 / step_time))}
+        self.metadata = (
+            {} if step_time is None else {"render_fps": max(1, round(1 / float(step_time)))}
+        )
         if hasattr(env, "render"):
             self.render = self._render
 
@@ -86,7 +88,7 @@ def make_brax(name: str, max_episode_steps: int | None = None, **arguments: Any)
     """One of Brax's environments; arguments: of its class, such as backend."""
     known_as = f"brax:{name}"
     with _without_notices():
-        envs = imported(known_as, "brax", "p3s[brax]", "brax.envs")
+        envs = imported(known_as, "brax.envs", "p3s[brax]")
     known: Mapping[str, Any] = getattr(envs, "_envs", {})
     if known and name not in known:
         raise unknown("brax environment", name, known)
@@ -97,9 +99,8 @@ def make_brax(name: str, max_episode_steps: int | None = None, **arguments: Any)
 def make_playground(name: str, max_episode_steps: int | None = None, **overrides: Any) -> Checked:
     """One of MuJoCo Playground's environments; overrides: of its config, such as sim_dt."""
     known_as = f"playground:{name}"
-    package = "p3s[playground]"
     with _without_notices():
-        registry = imported(known_as, "mujoco_playground", package, "mujoco_playground").registry
+        registry = imported(known_as, "mujoco_playground", "p3s[playground]").registry
     if name not in registry.ALL_ENVS:
         raise unknown("playground environment", name, registry.ALL_ENVS)
     config = registry.get_default_config(name)

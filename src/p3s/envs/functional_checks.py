@@ -188,7 +188,7 @@ def first_cause(error: Exception) -> str:
 
 def _array(leaf: Any) -> Any:
     """A leaf as an array of a definite type; TypeError if it is none."""
-    if _is_key(leaf):
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return leaf
     if not isinstance(leaf, jax.Array | np.ndarray | np.generic | bool | int | float):
         raise TypeError(type(leaf))
@@ -198,10 +198,6 @@ def _array(leaf: Any) -> Any:
 def _as_type(value: Any, dtype: Any) -> jax.Array:
     # An explicit type, so that it does not depend on what the value is combined with.
     return jnp.asarray(value, jax.dtypes.canonicalize_dtype(dtype))
-
-
-def _is_key(leaf: Any) -> bool:
-    return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _described(leaf: Any) -> str:

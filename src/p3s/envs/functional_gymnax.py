@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -89,9 +90,8 @@ def _replaced(params: Any, values: Mapping[str, Any]) -> Any:
         else value
         for name, value in values.items()
     }
-    if dataclasses.is_dataclass(params) and not isinstance(params, type):
-        return dataclasses.replace(params, **typed)
-    return params._replace(**typed)
+    replace = getattr(params, "_replace", None) or partial(dataclasses.replace, params)
+    return replace(**typed)
 
 
 def as_gymnasium(space: Any) -> gymnasium.Space[Any]:
@@ -118,7 +118,7 @@ def as_gymnasium(space: Any) -> gymnasium.Space[Any]:
 def make_gymnax(name: str, max_episode_steps: int | None = None, **arguments: Any) -> Checked:
     """One of gymnax's environments; arguments: of its class, or of its parameters."""
     known_as = f"gymnax:{name}"
-    gymnax = imported(known_as, "gymnax", INSTALL, "gymnax")
+    gymnax = imported(known_as, "gymnax", INSTALL)
     if name not in gymnax.registered_envs:
         raise unknown("gymnax environment", name, gymnax.registered_envs)
     _, defaults = gymnax.make(name)

@@ -31,8 +31,9 @@ def as_functional(thing: Any, name: str | None = None) -> FunctionalEnv | None:
 
 
 def _adapted(thing: Any, name: str) -> Any:
-    if isinstance(thing, tuple) and len(thing) == 2 and _is_gymnax(thing[0]):
-        return GymnaxEnvironment(*thing)  # as gymnax.make gives them
+    if isinstance(thing, tuple):  # as gymnax.make gives it
+        parts: tuple[Any, ...] = thing
+        return GymnaxEnvironment(*parts) if len(parts) == 2 and _is_gymnax(parts[0]) else None
     if all(hasattr(thing, method) for method in FUNC_ENV):
         return GymnasiumFunctional(thing, getattr(thing, "step_limit", None))
     if not callable(getattr(thing, "reset", None)) or not callable(getattr(thing, "step", None)):

@@ -14,6 +14,7 @@ from typing import Any
 
 import gymnasium
 
+from p3s.envs.prefixes import not_a_prefix
 from p3s.errors import UserError, unknown
 
 
@@ -99,20 +100,24 @@ def missing_module(env_id: str, error: Exception) -> UserError:
     package = package_of(env_id)
     if package is not None and not package.is_installed:
         return UserError(f"{env_id} needs {package.install}: pip install {quoted(package.install)}")
+    first, colon, _ = env_id.partition(":")
+    if colon and getattr(error, "name", None) == first:
+        return UserError(f"environment {env_id!r}: {first} is no module, {not_a_prefix(env_id)}")
     return UserError(f"environment {env_id!r} needs a module: {error}")
 
 
-def imported(env_id: str, package: str, install: str, module: str) -> Any:
-    """A module that a functional environment comes from; UserError if the package is missing.
+def imported(env_id: str, module: str, install: str) -> Any:
+    """The module that a functional environment comes from; UserError if it is not installed.
 
     install: what is told to pip.
     """
-    if find_spec(package) is None:
-        raise UserError(f"{env_id} needs {package}: pip install {quoted(install)}")
+    needs = f"{env_id} needs {env_id.partition(':')[0]}"
+    if find_spec(module.partition(".")[0]) is None:
+        raise UserError(f"{needs}: pip install {quoted(install)}")
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise UserError(f"{env_id} needs {package}, which cannot be imported: {error}") from error
+        raise UserError(f"{needs}, which cannot be imported: {error}") from error
 
 
 def how_to_wrap(env_id: str) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import importlib
 import json
+from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from p3s.errors import UserError, in_words
@@ -26,6 +28,8 @@ class Prefix(NamedTuple):
     """A name with the prefix."""
     what: str
     """What they are, in a few words."""
+    module: str
+    """What has to be installed."""
 
 
 PREFIXES = {
@@ -33,6 +37,17 @@ PREFIXES = {
         "p3s.envs.functional_gymnasium:make_functional",
         "func:phys2d/Pendulum-v0",
         "Gymnasium's functional environments",
+        "flax",
+    ),
+    "brax": Prefix("p3s.envs.functional_brax:make_brax", "brax:ant", "Brax", "brax"),
+    "playground": Prefix(
+        "p3s.envs.functional_brax:make_playground",
+        "playground:CartpoleSwingup",
+        "MuJoCo Playground",
+        "mujoco_playground",
+    ),
+    "gymnax": Prefix(
+        "p3s.envs.functional_gymnax:make_gymnax", "gymnax:Pendulum-v1", "gymnax", "gymnax"
     ),
 }
 
@@ -42,6 +57,18 @@ _made: dict[tuple[str, str], FunctionalEnv] = {}
 def has_prefix(env_id: str) -> bool:
     """Whether a name is that of a functional environment."""
     return env_id.partition(":")[0] in PREFIXES
+
+
+def not_a_prefix(env_id: str) -> str:
+    """What to say of a name that begins with no module and no prefix, for the end of a line."""
+    given, _, name = env_id.partition(":")
+    listed = [
+        prefix if find_spec(kind.module) else f"{prefix} (not installed)"
+        for prefix, kind in PREFIXES.items()
+    ]
+    near = get_close_matches(given, PREFIXES, n=1)
+    hint = f": did you mean {near[0]}:{name}?" if near else ""
+    return f"nor one of the prefixes {', '.join(listed)}{hint}"
 
 
 def make_named(env_id: str, arguments: dict[str, Any]) -> FunctionalEnv:
