@@ -40,10 +40,9 @@ class Checked:
         self.metadata: dict[str, Any] = getattr(env, "metadata", {})
         if hasattr(env, "render"):
             self.render = env.render
-        if not isinstance(self.step_limit, int | None) or self.step_limit == 0:
-            raise UserError(
-                f"step_limit of {name} is {self.step_limit!r}, neither a number nor None"
-            )
+        limit = self.step_limit
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise UserError(f"step_limit of {name} must be at least 1, or None: {limit!r}")
         self.action_space: gymnasium.Space[Any] = env.action_space
         state, observation = self._traced("reset", self._reset, jax.random.key(0))
         own: gymnasium.Space[Any] | None = env.observation_space
