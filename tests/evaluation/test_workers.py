@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
+from functools import partial
+from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -14,7 +18,19 @@ from p3s.errors import TrainingStopped
 from p3s.evaluation import Evaluator, protocol, queue
 from p3s.evaluation.workers import MOST_DEATHS
 from p3s.workers.process import CannotWork, pickled
-from tests.helpers import call, record, resume, run, small_config, small_training, trained
+from tests.helpers import Counter, call, record, resume, run, small_config, small_training, trained
+
+
+class Stuck(Counter):
+    """Never returns from a step, and lets no other thread run meanwhile."""
+
+    def step(self, action):
+        Path(os.environ["FOLDER_OF_STUCK"], str(os.getpid())).touch()
+        ctypes.PyDLL(None).pause()
+
+
+gymnasium.register("Counter-v0", Counter)
+gymnasium.register("Stuck-v0", Stuck)
 
 
 def rows(workers: int, **fields) -> list[dict]:
@@ -72,6 +88,22 @@ class TestDeaths:
         with pytest.raises(TrainingStopped, match=f"died {MOST_DEATHS} times"):
             judge.evaluate(champions, (), None, 1, 0)
         judge.close()
+        training.close()
+
+    def test_a_worker_that_is_stuck_in_c_code_ends_with_the_run(self, monkeypatch, tmp_path):
+        """It cannot notice that it was dismissed: no other thread of it runs."""
+        training = small_training(f"{__name__}:Counter-v0")
+        make = partial(make_env, f"{__name__}:Stuck-v0")
+        judge = Evaluator(make, training.config.algorithm, 0, workers=2)
+        monkeypatch.setenv("FOLDER_OF_STUCK", str(tmp_path))
+        judge.begin(training.crew.champions(), (), 0, 40, 0)
+        workers, deadline = judge.workers, time.monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        began = time.monotonic()
+        judge.close()
+        assert time.monotonic() - began < 5
+        assert {worker.process.poll() for worker in workers.started} == {-signal.SIGKILL}
         training.close()
 
     def test_workers_end_with_the_run(self):

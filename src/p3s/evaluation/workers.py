@@ -7,6 +7,7 @@ a worker that dies is replaced, and its unit is played again
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -18,7 +19,7 @@ from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.errors import TrainingStopped
 from p3s.evaluation.playing import Unit
-from p3s.workers.process import CannotWork, WorkerDied, WorkerProcess, pickled
+from p3s.workers.process import GRACE, CannotWork, WorkerDied, WorkerProcess, pickled
 
 MOST_DEATHS = 3
 """A unit whose workers died this often is given up."""
@@ -83,6 +84,9 @@ class Workers:
             self._closed = True
             for worker in self.started:
                 worker.dismiss()
+        deadline = time.monotonic() + GRACE
+        for worker in self.started:
+            worker.end(deadline)  # a thread waits for its worker, however long that takes
         for _ in self._threads:
             self._units.put(None)
         for thread in self._threads:

@@ -142,14 +142,21 @@ class WorkerProcess:
         with contextlib.suppress(OSError):  # what could not be sent any more
             self.process.stdin.close()
 
-    def close(self) -> None:
-        """Dismiss it; end it if that takes long."""
-        self.dismiss()
+    def end(self, deadline: float) -> None:
+        """Wait until it has ended by itself; kill it at a deadline by time.monotonic().
+
+        One that is stuck in C code cannot even notice that it was dismissed.
+        """
         try:
-            self.process.wait(GRACE)
+            self.process.wait(_seconds_until(deadline))
         except subprocess.TimeoutExpired:
             self.kill()
             self.process.wait()
+
+    def close(self) -> None:
+        """Dismiss it; end it if that takes long."""
+        self.dismiss()
+        self.end(time.monotonic() + GRACE)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
