@@ -7,6 +7,7 @@ runs/<id>/           ordinary run folders
 failures/<id>.json   why a cell failed
 logs/<id>.log        the output of its process
 locks/<id>           held by the process that runs the cell, and released when it ends
+locks/.scheduler-*   the schedulers at work there, see presence.py
 """
 
 from __future__ import annotations

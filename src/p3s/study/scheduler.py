@@ -26,6 +26,7 @@ from p3s.report.failures import Failure, read_failure, write_failure
 from p3s.study.cells import Cell
 from p3s.study.folder import Progress, StudyFolder
 from p3s.study.launching import CellProcess, Launcher, LocalLauncher
+from p3s.study.presence import Presence
 from p3s.study.worker import STOPPED
 
 POLL_SECONDS = 0.2
@@ -94,10 +95,14 @@ class Scheduler:
         self._num_signals_handled = 0
 
     def run(self) -> int:
-        """Run the cells; the exit code is 0 if all are complete, else 1, or 128 + the signal."""
+        """Run the cells; the exit code is 0 if all are complete, else 1, or 128 + the signal.
+
+        UserError if another scheduler is at work there and locks cannot keep the two apart.
+        """
         next_show = 0.0
-        with catching_signals(self._signals):
+        with catching_signals(self._signals), Presence(self._folder.path) as presence:
             while True:
+                presence.beat()
                 self._reap()
                 self._obey_signals()
                 if not self._signals:
