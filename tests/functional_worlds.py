@@ -34,6 +34,23 @@ class StepNumber:
         )  # fmt: skip
 
 
+class ThreeEnds:
+    """Its episodes end in one of three ways, which a second number of the observation tells."""
+
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    step_limit = 4
+
+    def reset(self, key: jax.Array):
+        way = jax.random.randint(key, (), 0, 3)
+        return (jnp.zeros((), jnp.int32), way), jnp.stack([0, way]).astype(jnp.float32)
+
+    def step(self, state, action, key: jax.Array) -> Outcome:
+        after, way = state[0] + 1, state[1]
+        seen, over = jnp.stack([after, way]).astype(jnp.float32), after >= 3
+        return Outcome((after, way), seen, seen[0], over & (way == 1), over & (way == 2))
+
+
 class PointMass:
     """A mass on a line that is pushed to the middle, with noise; starts and noise are random."""
 

@@ -20,6 +20,10 @@ class RunOptions:
     """Environment steps in total, over all learners."""
     buffer_size: Count = 1_000_000
     """Transitions that the common replay holds."""
+    replay_device: Literal["host", "device"] | None = None
+    """Where the replay of environments that are JAX programs is: with them on the device, so that
+    whole stretches of training are one program, or on the host; by default on the device up to
+    2 GB. Results depend on it in their last bits at most."""
     credit: Literal["none", "ircr", "rrd"] = "none"
     """What learners are paid for a step when rewards come late: none, what the environment pays;
     ircr, an equal share of what its episode was paid; rrd, a learned reward."""

@@ -134,18 +134,22 @@ class Replay:
         own_share: float = 0.0,
         bags: Bags | None = None,
     ) -> None:
-        marked = reward_scale is not None
-        self._note = check_memory(capacity, spec, num_steps, marked, bags is not None)
         self._bags = bags
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
         self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
-        linked = num_steps > 1 or bags is not None
+        marked, linked = reward_scale is not None, num_steps > 1 or bags is not None
         self._links = EpisodeLinks(capacity) if linked else None
         self._rewards, self._num_own = reward_scale, round(own_share * batch_size)
         self._marks = MARKS if marked or linked else ()
         if bags is not None:
             self._marks = BAG_MARKS
-        self.ring = Ring(empty_rows(capacity, spec, self._marks))
+        self._note, self.ring = self._make_ring(capacity)
+
+    def _make_ring(self, capacity: int) -> tuple[str, Ring]:
+        """The ring, and one line about the memory that it takes; UserError if it will not fit."""
+        with_bags = self._bags is not None
+        about = capacity, self._spec, self._num_steps, self._rewards is not None, with_bags
+        return check_memory(*about), Ring(empty_rows(capacity, self._spec, self._marks))
 
     def add(self, transitions: Transition, copies: Sequence[int], ended: Sequence[int]) -> None:
         self.insert(self.pack(transitions, copies, ended), copies)
@@ -295,11 +299,15 @@ def check_memory(
 ) -> str:
     """One line about the memory that the replay will take; UserError if it will not fit."""
     needed = memory_needed(capacity, spec, num_steps, marked, with_bags)
-    free = available_memory()
+    check_fits(capacity, needed, available_memory())
+    return f"replay: {capacity:,} transitions, up to {needed / 1e6:,.0f} MB"
+
+
+def check_fits(capacity: int, needed: int, free: int | None, where: str = "") -> None:
+    """UserError if a replay of so many bytes does not fit into those that are free."""
     if free is not None and needed > free:
-        fits = int(0.8 * free) // memory_needed(1, spec, num_steps, marked, with_bags)
+        fits = int(0.8 * free) // (needed // capacity)
         raise UserError(
             f"a replay of {capacity:,} transitions takes {needed / 1e9:.1f} GB, but "
-            f"{free / 1e9:.1f} GB are free: --buffer-size {fits} would fit"
+            f"{free / 1e9:.1f} GB are free{where}: --buffer-size {fits} would fit"
         )
-    return f"replay: {capacity:,} transitions, up to {needed / 1e6:,.0f} MB"

@@ -64,6 +64,18 @@ def pack(spec: EnvSpec, transitions: Transition, extra: Sequence[str] = ()) -> n
     return rows
 
 
+def pack_on_device(spec: EnvSpec, transitions: Transition) -> Array:
+    """A batch of transitions as rows, (batch, columns), like `pack`, in compiled code."""
+    kinds, word = record(spec), np.dtype(spec.observation.dtype)
+    columns = []
+    for name, values in transitions._asdict().items():
+        part = values.astype(kinds[name].base).reshape(len(transitions.reward), -1)
+        if kinds[name].base != word:
+            part = jax.lax.bitcast_convert_type(part, word).reshape(len(part), -1)
+        columns.append(part)
+    return jnp.concatenate(columns, axis=1)
+
+
 def without_marks(rows: np.ndarray, spec: EnvSpec) -> np.ndarray:
     """The rows without what is extra in them, which comes last."""
     return np.ascontiguousarray(rows[..., : empty_rows(0, spec).shape[1]])

@@ -79,8 +79,7 @@ class Crew:
         self.counters = Counters()
         normalized = algorithm.normalize_observations
         self.normalizer = RunningMoments(spec) if normalized else NoNormalizer()
-        own = slice(None) if part is None else slice(part.start, part.stop)
-        self.experience = make_experience(config, spec, self.normalizer, make, own)
+        self.experience = self._make_experience(config, make, part)
         self.environments = make_copies(
             make, self.copies, options.seed, options.env_workers, options.env_restarts,
             options.env_step_limit,
@@ -98,6 +97,13 @@ class Crew:
         self._ended: list[int] = []
         """The copies whose episodes ended with the last step."""
         self.seconds, self.stepping_seconds = 0.0, 0.0
+
+    def _make_experience(
+        self, config: Config, make: Callable[[], Adapter], part: range | None
+    ) -> Any:
+        """What these learners learn from."""
+        own = slice(None) if part is None else slice(part.start, part.stop)
+        return make_experience(config, self.spec, self.normalizer, make, own)
 
     # ------------------------------------------------------------------ work
 

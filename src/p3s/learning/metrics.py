@@ -66,6 +66,14 @@ class MetricsWindow:
             self.sums[name] = self.sums.get(name, 0.0) + row
             self.counts[name] = self.counts.get(name, 0) + 1
 
+    def add_series(self, name: str, values: np.ndarray) -> None:
+        """Count one metric of several updates, (updates, learners), as `add` would in turn."""
+        own = values.astype(np.float64)
+        before = np.broadcast_to(self.sums.get(name, 0.0), own[:1].shape)
+        # From left to right: `sum` may add in another order, which rounds differently.
+        self.sums[name] = np.add.accumulate(np.concatenate([before, own]))[-1]
+        self.counts[name] = self.counts.get(name, 0) + len(own)
+
     def means(self) -> dict[str, list[float]]:
         """Each metric's mean since the last row, for each learner."""
         return means_of(self.snapshot())

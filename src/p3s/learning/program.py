@@ -167,8 +167,8 @@ class Program:
         self._scheme, self._part = scheme, part
         self._compiled = compiled(scheme, spec, unpack)
         num_learners = scheme.num_trained if part is None else len(part)
-        self._mesh = learner_mesh(num_learners, num_devices)
-        self._init_key, self._learn_key, self._act_key = (
+        self.mesh = learner_mesh(num_learners, num_devices)
+        self._init_key, self.learn_key, self.act_key = (
             keys.key(seed, name) for name in ("init", "learn", "act")
         )
 
@@ -183,8 +183,8 @@ class Program:
 
     def place(self, state: Any) -> Any:
         """The state on its devices."""
-        stacked = partial(place, mesh=self._mesh, stacked=True)
-        whole = partial(place, mesh=self._mesh, stacked=False)
+        stacked = partial(place, mesh=self.mesh, stacked=True)
+        whole = partial(place, mesh=self.mesh, stacked=False)
         return type(state)(
             **{
                 name: (stacked if name in self._scheme.stacked else whole)(value)
@@ -195,7 +195,7 @@ class Program:
     def act(self, state: Any, observations: np.ndarray, step: int) -> jax.Array:
         """An exploring action in every environment copy, without waiting for them."""
         acting = self._scheme.acting(state)
-        return self._compiled.act(acting, observations, self._act_key, np.int32(step))
+        return self._compiled.act(acting, observations, self.act_key, np.int32(step))
 
     def end_episodes(self, state: Any, ended: np.ndarray) -> Any:
         """The state after the episodes of some learners ended, (learners,)."""
@@ -211,7 +211,7 @@ class Program:
         """
         rows = batches[0].rows[None] if len(batches) == 1 else np.stack([b.rows for b in batches])
         return self._compiled.learn(
-            pattern, state, rows, batches[0].scaling, self._learn_key, np.int32(first)
+            pattern, state, rows, batches[0].scaling, self.learn_key, np.int32(first)
         )
 
     def metric_names(self, pattern: Pattern) -> list[tuple[str, ...]]:

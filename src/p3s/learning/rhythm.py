@@ -65,7 +65,7 @@ class EveryStep:
         self._all = np.arange(num_envs)
         self._initial_steps = initial_steps
         # Exact, so that 0.1 is one update in ten steps however many steps there are.
-        self._updates = Fraction(updates).limit_denominator(SMALLEST_SHARE)
+        self.updates = Fraction(updates).limit_denominator(SMALLEST_SHARE)
         self._review_period = review_period
 
     def active(self, steps_left: int) -> np.ndarray:
@@ -74,7 +74,7 @@ class EveryStep:
     def updates_after(self, time_step: int) -> int:
         if time_step < self._initial_steps:
             return 0
-        return floor(time_step * self._updates) - floor((time_step - 1) * self._updates)
+        return floor(time_step * self.updates) - floor((time_step - 1) * self.updates)
 
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
         review = time_step >= self._initial_steps and time_step % self._review_period == 0

@@ -80,17 +80,21 @@ class Updater:
     def _actions(self, observations: np.ndarray, time_step: int) -> np.ndarray | jax.Array:
         """The actions of a step, without waiting for them."""
         if time_step <= self.scheme.num_random_steps:
-            rng = keys.generator(self._seed, "random_action", time_step)
-            count, size = self.scheme.num_envs, self._spec.action_size
-            if self._spec.masked:
-                _, mask = split_mask(observations, self._spec.features.shape)
-                chances = np.asarray(rng.random((count, size)))[self._copies]
-                return np.asarray(allowed_only(chances, mask)).argmax(axis=1)
-            if self._spec.discrete:
-                return rng.integers(0, size, count)[self._copies]
-            return rng.uniform(-1, 1, (count, size)).astype(np.float32)[self._copies]
+            return self.random_actions(observations, time_step)
         seen = normalize(observations, self._normalizer.scaling)
         return self.program.act(self.state, seen, time_step)
+
+    def random_actions(self, observations: np.ndarray, time_step: int) -> np.ndarray:
+        """A uniformly random action for every environment copy; observations: for their masks."""
+        rng = keys.generator(self._seed, "random_action", time_step)
+        count, size = self.scheme.num_envs, self._spec.action_size
+        if self._spec.masked:
+            _, mask = split_mask(observations, self._spec.features.shape)
+            chances = np.asarray(rng.random((count, size)))[self._copies]
+            return np.asarray(allowed_only(chances, mask)).argmax(axis=1)
+        if self._spec.discrete:
+            return rng.integers(0, size, count)[self._copies]
+        return rng.uniform(-1, 1, (count, size)).astype(np.float32)[self._copies]
 
     # ------------------------------------------------------------------ learning
 

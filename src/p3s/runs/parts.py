@@ -15,10 +15,10 @@ from p3s.cluster.shards import Shards
 from p3s.config.observations import describe_observation
 from p3s.config.run import Config
 from p3s.config.suitability import check_environment
-from p3s.envs import Adapter, with_masks, with_spec_check
+from p3s.envs import Adapter, functional_of, why_on_host, with_masks, with_spec_check
 from p3s.evaluation import EvaluationQueue, Evaluator
 from p3s.experience.returns import make_returns
-from p3s.learning.crew import Crew
+from p3s.learning.device_crew import make_crew
 from p3s.learning.health import Health
 from p3s.policies.policy import Policy, policy_maker
 from p3s.runs.recorder import Recorder
@@ -41,11 +41,12 @@ class RunParts:
         self.spec, self.about_spaces = example.env_spec, example.about_spaces()
         self.about_observation = describe_observation(example, algorithm)
         """What becomes of observations that are more than a vector, in a line; None for those."""
+        simulated = functional_of(example.env) is not None and why_on_host(example) is None
         example.close()
         self.make = with_spec_check(make, self.spec)
         about_play = self.make, algorithm, self.options.seed
         if self.options.shards is None:
-            self.crew: Any = Crew(config, self.make, self.spec, overlap=overlap)
+            self.crew: Any = make_crew(config, self.make, self.spec, overlap, simulated)
             evaluator = Evaluator(*about_play, self.options.evaluation_workers)
         else:
             self.crew = Shards(config, self.make, self.spec)
