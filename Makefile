@@ -49,8 +49,8 @@ schemes: $(DEV)  ## every scheme of the paper on Hopper-v5, 30,000 steps each, s
 test: $(DEV)  ## the fast tests, in parallel
 	$(BIN)/python -m pytest -n 2 --dist loadscope --max-worker-restart 0
 
-test-slow: $(DEV)  ## trainings that take minutes
-	$(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
+test-slow: $(DEV)  ## trainings that take minutes, in parallel
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadscope --max-worker-restart 0 --timeout 3600 $(TESTS)
 
 test-cluster: $(DEV)  ## Ray clusters of several nodes, all on this machine
 	$(BIN)/python -m pytest -m slow --timeout 1800 tests/cluster tests/study/test_on_ray.py
