@@ -109,7 +109,7 @@ class TestBadMasks:
         [
             ([True, False], "an action mask is of 2, but there are 3 actions"),
             ([False, False, False], "an action mask forbids all actions"),
-            ([0, 2, 1], "an action mask holds something else than true and false"),
+            ([0, 2, 1], "an action mask holds values other than true and false"),
             (True, "an action mask is not a vector, but there are 3 actions"),
             (None, "info has no 'action_mask', and there is no method"),
         ],

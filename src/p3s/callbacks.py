@@ -1,4 +1,4 @@
-"""What happens beside a training, at its events: stop it, look at it, film it, measure it.
+"""What is done at the events of a training: stop it, look at it, film it, measure it.
 
     population.learn(100_000, callback=[StopAt(3000), RecordVideo(every=20_000)])
 

@@ -126,7 +126,7 @@ class TestLateChanges:
         assert state_name(1) not in snapshot
         said = capsys.readouterr().err
         assert said.count("note:") == 1
-        assert "the state of learner 1's environment cannot be captured any more" in said
+        assert "the state of learner 1's environment can no longer be captured" in said
         assert "a resume begins a new episode" in said
         resumed = LocalCopies(lambda: Adapter(BecomesUnpicklable()), 2, seed=0)
         resumed.resume(snapshot)

@@ -82,8 +82,10 @@ def test_every_scheme(tmp_path, run_arguments, scheme):
     print(f"{scheme}: resumed at {resumed_at}, identical")
 
 
-# Networks of their default size; short, since an uninterrupted run is trained beside each of them.
-LARGE = "--steps 6000 --checkpoint-period 1000 --evaluation-episodes 2 --seed 3".split()
+# Networks of their default size; short, since an uninterrupted run is trained for each of them.
+LARGE = (
+    "--steps", "6000", "--checkpoint-period", "1000", "--evaluation-episodes", "2", "--seed", "3",
+)  # fmt: skip
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_a_logger_that_fails_is_left_out_and_the_run_goes_on(tmp_path, monkeypat
             raise ConnectionError("no route")
 
     run_with(Fails(), tmp_path / "run", monkeypatch)
-    assert capsys.readouterr().err == "note: kept logs no more: ConnectionError: no route\n"
+    assert capsys.readouterr().err == "note: kept stopped logging: ConnectionError: no route\n"
     assert read_rows(tmp_path / "run/evaluations.jsonl")[-1]["step"] == 400
 
 

@@ -184,4 +184,4 @@ def test_problems():
     assert "at least 2" in problem_of(DvD(algorithm=TINY, num_learners=1))
     assert "one weight at least" in problem_of(DvD(algorithm=TINY, diversity_weights=()))
     assert "below 1" in problem_of(DvD(algorithm=TINY, diversity_weights=(0.0, 1.0)))
-    assert "are choices" in problem_of(DvD(algorithm=ALGORITHMS["dqn"]()))
+    assert "dqn has discrete ones" in problem_of(DvD(algorithm=ALGORITHMS["dqn"]()))

@@ -252,7 +252,7 @@ SINGLE = {
     ),
     NumpyRow: (
         check_review,
-        "numpy_row: review writes what JSON does not know: "
+        "numpy_row: review writes a value that JSON cannot hold: "
         "Object of type ndarray is not JSON serializable",
     ),
     Averages: (
@@ -261,7 +261,7 @@ SINGLE = {
     ),
     ByPlace: (
         check_parts,
-        "by_place: learn does other things to a part of the learners than to all of them",
+        "by_place: learn treats a part of the learners differently from all of them",
     ),
 }
 

@@ -44,8 +44,8 @@ def test_half_an_entry_is_cut_off_while_another_process_has_the_journal_open(tmp
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"\x00\xff\n", "the journal is damaged, or is none of Optuna"),
-        (b"[1]\n", "the journal is damaged, or is none of Optuna"),
+        (b"\x00\xff\n", "the journal is damaged, or not one of Optuna"),
+        (b"[1]\n", "the journal is damaged, or not one of Optuna"),
         (b'{"kind": 3}\n', "not an entry of a journal of Optuna 5"),
         (b'{"op_code": 4, "worker_id": 1}\n', "an entry of its journal has no 'study_id'"),
         (b'{"op_code": 99, "worker_id": "a"}\n', "a kind that Optuna 5 does not know, 99"),

@@ -217,7 +217,7 @@ def test_a_search_survives_kill(tmp_path, capsys, victim):
     if victim == "all":
         code, output, _ = call(capsys, *tune(folder, *more))
         assert code == 0
-        assert "going on where it stopped" in output
+        assert "continues where it stopped" in output
     assert states(folder) == ["COMPLETE"] * 4
     assert any(not line.endswith("from step 0") for line in starts(folder))
     assert len(starts(folder)) >= 5

@@ -25,7 +25,7 @@ class Algorithm:
     name: ClassVar[str]
     actions: ClassVar[Literal["continuous", "discrete", "both"]]
     has_own_policy: ClassVar[bool] = True
-    """Whether it has a policy beside its value functions; in DQN the one is the other."""
+    """Whether its policy is apart from its value functions; in DQN they are one."""
     takes_loss_terms: ClassVar[bool] = False
     """Whether its policy step minimizes `guide.term` too, by which a scheme adds to its loss."""
     squashed: ClassVar[bool] = True

@@ -115,7 +115,7 @@ class FlashSAC(XQC):
         loss, rest = super().value_loss(values, batch, target, key)
         return loss / self.num_critics, rest
 
-    def beside(self, batch: Transition) -> jax.Array | None:
+    def further_observations(self, batch: Transition) -> jax.Array | None:
         return batch.next_observation
 
     def between_policy_steps(self, learner: Learner, batch: Transition) -> Learner:

@@ -2,7 +2,7 @@
 
     OffPolicy      networks, optimizers and value functions
     WithTargets    the same with targets that follow
-    ActorCritic    the same with a policy beside the values, which may have a form of its own
+    ActorCritic    the same with a policy of its own, which may have another form
 
 An algorithm overrides a field where its default differs.
 """
@@ -86,7 +86,7 @@ class OffPolicy(Algorithm):
     batch_norm (with XQC's norms and unit weights), residual_norm (FlashSAC's blocks), a registered
     network of your own, or auto: conv for images and mlp for everything else."""
     image_axes: ImageAxes = "auto"
-    """Where images have their channels: first, last, or auto: beside two equal axes, which are
+    """Where images have their channels: first, last, or auto: next to two equal axes, which are
     height and width, else at the shorter end. For network conv."""
 
     @property
@@ -171,7 +171,7 @@ POLICY_FIELDS = ("hidden_sizes", "activation", "learning_rate", "layer_norm")
 
 @dataclass(frozen=True, kw_only=True)
 class ActorCritic(OffPolicy):
-    """Base of the algorithms with a policy beside their value functions; `td3.py` is one."""
+    """Base of the algorithms whose policy is apart from their values; `td3.py` is one."""
 
     takes_loss_terms: ClassVar[bool] = True
 

@@ -44,7 +44,7 @@ FIRST = (
     ("p3s watch runs/first", "look at it, meanwhile or afterwards"),
     ("p3s evaluate runs/first", "play ten episodes with the best policy"),
 )
-"""What somebody who knows nothing of p3s can type in."""
+"""Commands to begin with."""
 
 
 def main(arguments: list[str] | None = None) -> None:

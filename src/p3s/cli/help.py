@@ -1,4 +1,4 @@
-"""What somebody who begins is shown: the options that matter, and what there is to train on."""
+"""What a beginner is shown: the options that matter, and what there is to train on."""
 
 from __future__ import annotations
 

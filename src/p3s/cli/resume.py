@@ -36,7 +36,7 @@ class Options:
     patience: int | None = None
     """Stop after this many evaluations in a row without improvement, instead of the run's."""
     on_divergence: Literal["stop", "replace"] | None = None
-    """What follows when a learner diverges, this time: a stop, or another in its place."""
+    """What happens when a learner diverges, this time: the run stops, or it is replaced."""
     trust: Flag = False
     """Import the modules that someone else's run names, and unpickle its environments."""
     report: bool = True

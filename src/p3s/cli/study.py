@@ -61,7 +61,7 @@ class Run:
     retry_failed: bool = False
     """Run failed cells again, from their last checkpoints; otherwise they are left alone."""
     discard_checkpoints: bool = False
-    """Remove the checkpoints of runs as they complete; to be made longer they begin anew."""
+    """Remove the checkpoints of runs as they complete; a longer run then starts again."""
     engine: Literal["local", "ray"] = "local"
     """Where runs go: this machine, or wherever a Ray cluster has room for them."""
     address: str | None = None

@@ -48,9 +48,9 @@ class Options:
     seeds: int = 1
     """Seeds that each trial is trained with: --seed and those that follow."""
     sampler: Literal["tpe", "random"] = "tpe"
-    """Who proposes what a trial tries."""
+    """How trials are proposed."""
     pruner: Literal["halving", "median", "wilcoxon", "none"] = "median"
-    """Who ends trials early: after evaluations, or (wilcoxon) between seeds."""
+    """How trials end early: judged after evaluations, or (wilcoxon) between seeds."""
     startup_trials: Annotated[int, tyro.conf.arg(aliases=("--n-startup-trials",))] = 10
     """Trials before tpe and median begin to judge."""
     jobs: Annotated[int, tyro.conf.arg(aliases=("--n-jobs",))] = 1
@@ -90,7 +90,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _check(options: Options, output: Output, config: Config) -> None:
-    """Raise UserError for what makes no sense."""
+    """Raise UserError for values out of range, and for options of p3s train alone."""
     counts = {name: getattr(options, name) for name in ("trials", "seeds", "jobs")}
     counts["max_total_trials"] = 1 if options.max_total_trials is None else options.max_total_trials
     for name, value in counts.items():

@@ -4,8 +4,8 @@ A shard's transitions are an object in Ray's store: only their name comes here, 
 shards fetch them from where they are. So a transition crosses the network once per other shard.
 (Ray sends objects of less than 100 kB by way of this process.)
 
-A shard that is lost ends the work of all: `ShardLost`, and `recovery.py` begins anew from the last
-checkpoint. Ray could restart an actor, but only from its constructor.
+If a shard is lost, all stop (`ShardLost`), and `recovery.py` starts again from the last checkpoint.
+Ray could restart an actor, but only from its constructor.
 """
 
 from __future__ import annotations

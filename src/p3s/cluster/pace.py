@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Pace:
-    """The time that shards work, beside the time until all of them are done."""
+    """The time that shards work, and the time until all of them are done."""
 
     def __init__(self, parts: list[range]) -> None:
         self._sizes = np.array([len(part) for part in parts])

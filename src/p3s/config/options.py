@@ -52,8 +52,8 @@ class RunOptions:
     """Devices that the learners are spread over in equal parts: accelerators, or cores of a CPU; by
     default as many as pay. The last bits of results depend on it."""
     on_divergence: Literal["stop", "replace"] = "stop"
-    """What follows when parameters of a learner are not finite any more: the run stops, or a
-    perturbed copy of the best of the others takes its place."""
+    """What happens when parameters of a learner become non-finite: the run stops, or a perturbed
+    copy of the best of the others takes its place."""
     engine: Literal["local", "ray"] = "local"
     """Where shards live: local, in this process, or ray, on the machines of a Ray cluster."""
     shards: Count | None = None

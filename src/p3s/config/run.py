@@ -39,8 +39,8 @@ class Config:
     callable_delay: Delay | None = None
     """The delay of a callable's rewards; that of a named environment is in `env`."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Who gave a field its value, by its name, where that is not its own default; nothing is known
-    of a run that was read from a record."""
+    """Where the value of a field comes from, by its name, unless it is its own default; empty for a
+    run that was read from a record."""
 
     @property
     def algorithm(self) -> Algorithm:

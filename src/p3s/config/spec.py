@@ -52,7 +52,7 @@ class RunSpec(Method):
     that is not there yet."""
 
     loggers: tuple[str, ...] = ()
-    """What it is logged to beside its folder."""
+    """What it is logged to, besides its folder."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Values by name, of the run, the scheme or the algorithm."""
     origins: Mapping[str, str] = field(default_factory=dict)

@@ -102,7 +102,7 @@ def _study(folder: Path, root: Path, found: Search) -> dict[Path, Found]:
             path = folder / checked["run"]
             cells[path] = Found(path, root, checked, failures / f"{checked['id']}.json")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        found.notes.append(printable(f"{folder / 'cells.json'} is damaged or no study's."))
+        found.notes.append(printable(f"{folder / 'cells.json'} is damaged or not of a study."))
         return {}
     waiting = [run for run in cells.values() if not (run.path / "config.json").exists()]
     if waiting:

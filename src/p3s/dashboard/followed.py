@@ -1,4 +1,4 @@
-"""One run that is followed: what it is, how it does, and its records once somebody looks."""
+"""One run that is followed: what it is, how it does, and its records once a page asks."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class FollowedRun:
         latest = self._ends["metrics"][-1] if self._ends["metrics"] else {}
         lost = latest.get("lost_episodes")
         if isinstance(lost, list) and lost:
-            found.append("Episodes broke off lately: a process with environments has died.")
+            found.append("Episodes were lost recently: a process with environments died.")
         # Who reads all of a record knows better where it is damaged.
         read = {stream: record.note for stream, record in self._records.items() if record.note}
         return [printable(line)[:500] for line in [*found, *(self._notes | read).values()]]

@@ -7,7 +7,7 @@
             a damaged row                             a note; looked at again when the file changes
 
 Of a long record every second, fourth, ... row is kept, so memory and the page stay small. `clock`
-counts what happened, so that whoever remembers a time can be told what is new since then.
+counts what happened, so that a page that remembers a time can be told what is new since then.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Record:
         self._number += 1
 
     def since(self, then: int) -> dict[str, Any]:
-        """What whoever was told everything until then does not know yet; empty if nothing."""
+        """What is new for a page that was told everything until then; empty if nothing is."""
         news: dict[str, Any] = {}
         if then < self._began:
             then, news["anew"] = -1, True

@@ -1,8 +1,9 @@
 """HTTP for one person on this machine.
 
 Only the loopback interface is served, and only addresses that begin with the token, which is made
-anew for every start. A Host header that names another host is refused: a page of a stranger whose
-name leads to 127.0.0.1 learns nothing. Nobody chooses a path: pages and runs are looked up.
+anew for every start. A Host header that names another host is refused: a foreign page
+whose name leads to 127.0.0.1 learns nothing. No path comes from a request: pages and runs are
+looked up.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
     # ------------------------------------------------------------------ answers
 
     def _begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
-        # Unlike send_response: who answers, and when, is nobody's business, 60 bytes a time.
+        # Not send_response, which adds a name and a date, 60 bytes each time.
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -161,7 +162,7 @@ class Handler(BaseHTTPRequestHandler):
         """Lead to the page, once."""
         expected, self._site.ticket = self._site.ticket, None
         if expected is None or not hmac.compare_digest(ticket.encode(), expected.encode()):
-            self._refuse(HTTPStatus.FORBIDDEN, "this address worked once")
+            self._refuse(HTTPStatus.FORBIDDEN, "this address has been used")
             return
         where = {"Location": f"/{self._site.token}/", "Content-Length": "0"}
         self._begin(HTTPStatus.SEE_OTHER, {**where, "Cache-Control": "no-store"})

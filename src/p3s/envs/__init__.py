@@ -111,7 +111,7 @@ def _wrapped(env: gymnasium.Env, wrapper: str) -> gymnasium.Env:
         what = in_words(error)
         raise UserError(f"the wrapper {wrapper} cannot be made: {what}") from error
     if not isinstance(made, gymnasium.Env):
-        raise UserError(f"the wrapper {wrapper} made a {type(made).__name__}, no gymnasium.Env")
+        raise UserError(f"the wrapper {wrapper} made a {type(made).__name__}, not a gymnasium.Env")
     return made
 
 

@@ -77,7 +77,7 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
         self._shown = ObservationSpec((*others, last), self._spec.dtype)
         self._num_stacked_observations = num_stacked_observations
         self._latest: list[np.ndarray] = []
-        """What is shown beside the next observation."""
+        """What is shown with the next observation."""
         self._dtype = np.dtype(self._spec.dtype)
         low, high = (0, 255) if self._spec.is_image else (-np.inf, np.inf)
         self.observation_space = spaces.Box(low, high, self._shown.shape, self._dtype.type)

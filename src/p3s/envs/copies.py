@@ -211,7 +211,7 @@ class LocalCopies:
                 self._said = True
                 whose = f"learner {self._first + index}'s environment"
                 note(
-                    f"the state of {whose} cannot be captured any more "
+                    f"the state of {whose} can no longer be captured "
                     f"({type(error).__name__}: {error}): a resume begins a new episode"
                 )
             return None

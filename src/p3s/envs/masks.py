@@ -53,7 +53,7 @@ def checked_mask(given: Any, num_actions: int) -> np.ndarray:
         found = "not a vector" if mask.ndim == 0 else f"of {mask.shape[-1]}"
         raise ValueError(f"an action mask is {found}, but there are {num_actions} actions")
     if mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
-        raise ValueError("an action mask holds something else than true and false")
+        raise ValueError("an action mask holds values other than true and false")
     mask = mask.astype(bool)
     if not mask.any(axis=-1).all():
         raise ValueError("an action mask forbids all actions")

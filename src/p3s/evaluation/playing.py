@@ -34,7 +34,7 @@ Stream = Literal["evaluation", "fresh_evaluation"]
 
 
 class Unit(NamedTuple):
-    """A few episodes of one policy; all that decides their returns, beside the run's seed."""
+    """A few episodes of one policy; all that decides their returns, besides the run's seed."""
 
     policy: Params
     """On the host."""

@@ -98,7 +98,7 @@ class Field(NamedTuple):
     step: int
     scaling: Scaling | None
     stochastic: bool
-    """Judged with the policies' own noise; noiseless episodes are played beside."""
+    """Judged with the policies' own noise; noiseless episodes are played too."""
 
     def _means(self, judged: np.ndarray) -> np.ndarray:
         """Mean return of each learner."""

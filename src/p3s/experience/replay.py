@@ -269,7 +269,7 @@ class Replay:
 
     @property
     def _parts(self) -> list[EpisodeLinks | RewardScale | Bags]:
-        """What it remembers beside the rows."""
+        """What it remembers besides the rows."""
         parts = (self._links, self._rewards, self._bags)
         return [part for part in parts if part is not None]
 

@@ -1,4 +1,4 @@
-"""What values in a file of somebody else may be: JSON that can be read may still hold anything."""
+"""Checks of values in files from elsewhere: JSON that can be read may still hold anything."""
 
 from __future__ import annotations
 

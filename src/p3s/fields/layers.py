@@ -1,4 +1,4 @@
-"""Values of fields in layers: who says what where nobody else does.
+"""Values of fields in layers: the last one that says a value wins.
 
     field's own default < algorithm < scheme < preset < environment < given by the user
 

@@ -193,7 +193,7 @@ class Crew:
         self._due = None
 
     def catch_up(self) -> None:
-        """Do the updates that are still due, before somebody looks at the learners."""
+        """Do the updates that are still due, before the learners are looked at."""
         started = time.perf_counter()
         self.learn()
         self.seconds += time.perf_counter() - started

@@ -16,7 +16,7 @@ from p3s.errors import UserError
 from p3s.types import Params
 
 Library = Literal["eigen", "ynnpack"]
-"""Who multiplies matrices on a CPU."""
+"""The library that multiplies matrices on a CPU."""
 OPTIONS: dict[str, dict[str, Any]] = {
     # Parameters are overwritten after their last use: see that, instead of copying them first.
     "xla_cpu_copy_insertion_use_region_analysis": {"eigen": True, "ynnpack": True},

@@ -104,7 +104,7 @@ class Checkup:
         return signs
 
     def _measure_largest_return(self) -> float:
-        """The most that the rewards in the replay, and entropy beside them, can add up to."""
+        """The most that the rewards in the replay, with the entropy, can add up to."""
         largest = self._experience.largest_reward()
         factor = getattr(self._scheme.algorithm, "discount_factor", 1.0)
         if largest is None or factor == 1:

@@ -55,7 +55,7 @@ def write_film(path: Path, frames: list[Any], rate: int) -> None:
     """Write frames as .mp4 or .gif."""
     imageio = film_maker()
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Python warns of any fork beside threads; the encoder is executed at once and needs none.
+    # Python warns of a fork among threads; the encoder is executed at once and needs none.
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called")
     if path.suffix == ".gif":
         imageio.imwrite(path, frames, duration=1000 / rate, loop=0)

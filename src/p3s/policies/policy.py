@@ -134,7 +134,7 @@ class Policy:
                 return flatten_observation(space, observation)
         if structured:
             raise UserError(
-                f"this policy takes no {type(observation).__name__} like this one: "
+                f"this policy cannot take this {type(observation).__name__}: "
                 f"{'its parts do not fit' if space is not None else 'its observations are arrays'}"
             )
         array, shape = np.asarray(observation), self.spec.observation.shape

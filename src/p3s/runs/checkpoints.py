@@ -259,7 +259,7 @@ def _write(path: Path, data: Any) -> dict[str, int]:
 
 
 def step_folders(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, in any order; copies that somebody put there are none."""
+    """The checkpoints in a folder, in any order; folders with other names do not count."""
     return [path for path in folder.glob("step-*") if _STEP.fullmatch(path.name)]
 
 

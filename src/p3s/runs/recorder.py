@@ -72,7 +72,7 @@ class Recorder:
     def add_metrics(
         self, counters: Counters, window: Window, recent_returns: list[float], about: dict[str, Any]
     ) -> None:
-        """Write a row of metrics, and begin anew."""
+        """Write a row of metrics; the next one starts empty."""
         seconds = max(counters.seconds, 1e-9)
         row = {
             "step": counters.total_steps,

@@ -126,7 +126,7 @@ class RunFolder(Records):
                 tell(logger)
             except Exception as error:
                 reason = (str(error).strip().splitlines() or [""])[0]
-                note(f"{logger.name} logs no more: {type(error).__name__}: {reason}")
+                note(f"{logger.name} stopped logging: {type(error).__name__}: {reason}")
                 self._loggers.remove(logger)
 
     def _cut_back(self, stream: str, position: int) -> None:

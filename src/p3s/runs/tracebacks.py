@@ -23,7 +23,7 @@ def keep_traceback(folder: Path, error: BaseException) -> Path | None:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Whether something else than a message to the user began it: a bug in an environment."""
+    """Whether anything but a message to the user began it: a bug in an environment."""
     cause = error
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -1,4 +1,4 @@
-"""Whose a run folder is: checksums keyed with a secret of this user.
+"""Whether a run folder is this user's: checksums keyed with a secret.
 
 Two things in a run folder can execute code: pickled environment states, and modules that
 config.json names. Both carry a keyed checksum (HMAC-SHA256). If it was made with this user's key, a

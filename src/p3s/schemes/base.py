@@ -2,7 +2,7 @@
 
 A scheme is a frozen dataclass of hyper-parameters that holds an algorithm. Its state is a
 NamedTuple of arrays; `stacked` names the fields with a leading learner axis. `extra_champions`
-names policies that are evaluated beside the learners' own without counting for the score.
+names policies that are evaluated too, without counting for the score.
 
 A review is a talk between the chief and those who hold learners, which may be several:
 
@@ -371,7 +371,7 @@ class EpisodeScheme(Scheme):
     def problem(self) -> UserError | None:
         if not self.algorithm.has_own_policy:
             return UserError(
-                f"scheme {self.name} evolves policies beside a value function, and "
+                f"scheme {self.name} evolves policies with one value function, and "
                 f"{self.algorithm.name} has no policy of its own: see 'p3s algorithms'",
                 "algorithm",
             )

@@ -4,7 +4,7 @@
     every M own steps: one gradient step of the center on beta sum_i D(pi_i, pi_c)
 
 Unlike in P3S every learner is pulled, beta is fixed, and the guide is trained, not chosen. The
-center starts as learner 0 does and is evaluated beside the learners (`center_returns`), without
+center starts as learner 0 does and is evaluated with the learners (`center_returns`), without
 counting for the score. Its optimizer, which the text does not name, is Adam. It never sees a
 minibatch in training mode, so its carried leaves are those of learner 0.
 """

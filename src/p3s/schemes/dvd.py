@@ -111,8 +111,8 @@ class DvD(StepScheme):
             return UserError(message, "diversity_weights")
         if self.algorithm.actions == "discrete":
             return UserError(
-                "scheme dvd measures how far actions are apart, and those of "
-                f"{self.algorithm.name} are choices: see 'p3s algorithms'",
+                "scheme dvd measures distances between continuous actions, and "
+                f"{self.algorithm.name} has discrete ones: see 'p3s algorithms'",
                 "algorithm",
             )
         return super().problem()

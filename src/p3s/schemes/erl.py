@@ -10,7 +10,7 @@
         4. the learner takes as many gradient steps as the round had environment steps
 
 The run is judged by the best policy of the round before; the learner's own policy is evaluated
-beside it (`gradient_returns`), without counting for the score.
+too (`gradient_returns`), without counting for the score.
 
 Only trained leaves are crossed over and mutated; a child carries what the best policy does.
 
@@ -198,7 +198,7 @@ class ERL(BesideLearner):
     )
 
     num_learners: Count = 10
-    """Evolved policies, each with its own environment copy, beside the learner's."""
+    """Evolved policies, each with its own environment copy, besides the learner's."""
     initial_steps: CountOrZero = 0
     """Own steps before the first update."""
     elite_fraction: Share = 0.1

@@ -1,4 +1,4 @@
-"""EvoRainbow-Exp (Li et al. 2024): a search distribution over policies beside one learner.
+"""EvoRainbow-Exp (Li et al. 2024): a search distribution over policies, and one learner.
 
     in rounds
         1. policies are drawn from N(mean, diag(variance)); the learner's policy takes the place of
@@ -11,7 +11,7 @@
         5. the learner takes as many gradient steps as the round had environment steps
 
 The run is judged by the best policy of the round before; the learner's own policy is evaluated
-beside it (`gradient_returns`), without counting for the score. Only trained leaves move.
+too (`gradient_returns`), without counting for the score. Only trained leaves move.
 
 Differs from the authors in: the learner plays while the population does, and its policy joins the
 population before the round's gradient steps, not after; every policy is judged by whole episodes,
@@ -70,7 +70,7 @@ class EvoRainbow(SearchDistribution, BesideLearner):
     )
 
     num_learners: Count = 5
-    """Policies of the population, each with its own environment copy, beside the learner's."""
+    """Policies of the population, each with its own environment copy, besides the learner's."""
     champion_rate: Share = 0.1
     """How far the learner moves towards the best policy after a round that its own did not win."""
 

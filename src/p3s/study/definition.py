@@ -119,7 +119,7 @@ class Study:
         )
         if all(method.has_own_preset for method in methods):
             raise UserError(
-                f"every method in {self.file} names its own preset: --preset has no use"
+                f"every method in {self.file} names its own preset: --preset would have no effect"
             )
         return dataclasses.replace(self, preset=preset, methods=methods)
 

@@ -5,7 +5,7 @@
                                          here when it has ended
 
 An actor that is lost with its process or machine is replaced: the cell continues from its last
-checkpoint in the first case, and begins anew in the second.
+checkpoint in the first case, and starts again in the second.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RayLauncher:
             self._busy[node].remove(core)
 
     def close(self) -> None:
-        """Nobody looks for the folder any more."""
+        """The study is over: no actor looks for the folder now."""
         self.token.unlink(missing_ok=True)
 
 

@@ -110,7 +110,7 @@ def check_actions(case: AlgorithmCase) -> None:
 def _check_range(case: AlgorithmCase, actions: np.ndarray, explore: bool) -> None:
     if case.spec.discrete:
         possible = actions.dtype == np.int32 and 0 <= actions.min() <= actions.max() < 4
-        require(possible, f"{case.name}: act returns no int32 index of an action")
+        require(possible, f"{case.name}: act does not return an int32 index of an action")
     elif not (explore and case.algorithm.on_policy):
         require(np.abs(actions).max() <= 1, f"{case.name}: act leaves [-1, 1]")
 
@@ -133,7 +133,7 @@ def check_distance(case: AlgorithmCase) -> None:
     towards = jax.tree.map(lambda ours, theirs: ours + 0.1 * (theirs - ours), policy, other)
     require(
         (np.asarray(distance(policy, towards, seen)) < apart).all(),
-        f"{case.name}: distance_between is no smaller to a policy on the way to the other",
+        f"{case.name}: distance_between is not smaller to a policy on the way to the other",
     )
 
 

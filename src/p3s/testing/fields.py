@@ -182,6 +182,6 @@ def _behavior(scheme: Scheme) -> Iterator[str]:
 
 
 def _properties(made: type) -> list[str]:
-    """What a scheme tells beside its fields."""
+    """What a scheme tells besides its fields."""
     found = inspect.getmembers(made, lambda member: isinstance(member, property))
     return [name for name, _ in found if not name.startswith("_")]

@@ -147,11 +147,11 @@ def check_review(case: SchemeCase) -> None:
         try:
             json.dumps(row)
         except (TypeError, ValueError) as error:
-            require(False, f"{what} writes what JSON does not know: {error}")
+            require(False, f"{what} writes a value that JSON cannot hold: {error}")
     if isinstance(case.scheme, StepScheme):
         nothing = np.full_like(case.returns(0), np.nan)
         _, row = case.scheme.review(state, nothing, case.observations, np.random.default_rng(0))
-        require(row["best"] is None, f"{what} finds somebody best before the first episode")
+        require(row["best"] is None, f"{what} names a best learner before the first episode")
 
 
 def check_carried(case: SchemeCase) -> None:
@@ -200,7 +200,7 @@ def check_parts(case: SchemeCase) -> None:
         after, _ = case.learn(part, own, key, True)
         require(
             close(after, _half(scheme, whole, half)),
-            f"{case.name}: learn does other things to a part of the learners than to all of them",
+            f"{case.name}: learn treats a part of the learners differently from all of them",
         )
     returns, seen = case.returns(1), case.observations
     expected, row = scheme.review(state, returns, seen, np.random.default_rng(0))
@@ -214,7 +214,7 @@ def check_parts(case: SchemeCase) -> None:
         require(
             close(scheme.apply(part, decision, offers), _half(scheme, expected, half))
             and decision.row.get("best") == row.get("best"),
-            f"{case.name}: a review of parts is another than one of the whole",
+            f"{case.name}: a review of parts differs from one of the whole",
         )
 
 

@@ -84,9 +84,8 @@ def check_metrics(case: AlgorithmCase) -> None:
             f"{case.name}: {what} returns a {type(metrics).__name__} for p3s.types.Metrics",
         )
         learns = what == "policy_step" or case.algorithm.has_own_policy
-        require(
-            not learns or metrics.loss is not None, f"{case.name}: {what} tells nothing of its loss"
-        )
+        told = not learns or metrics.loss is not None
+        require(told, f"{case.name}: {what} returns metrics without a loss")
         known = {"loss", VALUE_LOSS, policy_loss_name(case.algorithm), *Metrics._fields}
         taken = sorted(known & set(metrics.more or {}))
         require(not taken, f"{case.name}: {what} has a further metric with a known name: {taken}")
@@ -186,11 +185,11 @@ def check_stacking(case: AlgorithmCase) -> None:
         )
         require(
             close(pick(together, index), alone),
-            f"{case.name}: a learner in a population learns other than it does alone",
+            f"{case.name}: a learner learns differently in a population than alone",
         )
         alone_metrics = recorded(told, VALUE_LOSS) | recorded(more, policy_loss_name(made))
         for name, value in alone_metrics.items():
             require(
                 np.allclose(metrics[name][index], value, rtol=3e-4, atol=1e-5),
-                f"{case.name}: the metric {name} is another in a population",
+                f"{case.name}: the metric {name} differs in a population",
             )

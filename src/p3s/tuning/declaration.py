@@ -57,7 +57,7 @@ class Declaration:
 
 
 class Proposals(NamedTuple):
-    """Who proposes trials, and who ends those that are not worth going on."""
+    """How trials are proposed, and how those that are not worth continuing end."""
 
     sampler: str = "tpe"
     pruner: str = "median"
@@ -71,7 +71,7 @@ class Proposals(NamedTuple):
         return samplers.TPESampler(n_startup_trials=self.startup_trials, seed=seed)
 
     def make_pruner(self, evaluations: int) -> Any:
-        """Optuna's pruner; a trial has so many evaluations, which are its steps."""
+        """Optuna's pruner; evaluations: of a trial, which are its steps."""
         with quiet():
             pruners = require_optuna().pruners
             if self.pruner == "halving":

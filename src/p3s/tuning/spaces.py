@@ -119,7 +119,7 @@ BY_SCHEME: dict[str, tuple[str, ...]] = {
     "pb2": ("review_period",),
     "dvd": ("kernel_width",),
 }
-"""What is searched if nothing is said, beside `COMMON`."""
+"""What is searched by default, besides `COMMON`."""
 
 
 def default_names(config: Config) -> list[str]:

@@ -1,7 +1,7 @@
 """Where trials are recorded: a journal, which is a file of JSON lines, or an SQL database.
 
 A journal that several processes write to is locked for each entry, by a lock that ends with its
-process. What a killed process left of an entry is cut off by who writes next.
+process. The next writer cuts off what a killed process left of an entry.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _mend(journal: Path) -> None:
 
 
 def check_journal(journal: Path) -> None:
-    """Raise UserError for the first line that is no entry of a journal."""
+    """Raise UserError for the first line that is not an entry of a journal."""
     if not journal.exists():
         return
     with open_regular(journal) as file:
@@ -98,7 +98,7 @@ def _problem(line: bytes) -> str | None:
     except (ValueError, RecursionError):
         entry = None
     if not isinstance(entry, dict):
-        return "the journal is damaged, or is none of Optuna"
+        return "the journal is damaged, or not one of Optuna"
     kind = entry.get("op_code")
     if kind is None or not is_count(kind) or "worker_id" not in entry:
         return "not an entry of a journal of Optuna 5"

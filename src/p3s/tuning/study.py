@@ -2,7 +2,7 @@
 
 folder/trials/<number>/seed-<s>/   run folders
        locks/<number>              held by the process that works on the trial
-       locks/study                 held for a moment by who looks for work
+       locks/study                 held for a moment by a process that looks for work
        logs/<number>.log           the output of a trial's processes
        best.toml                   the best configuration
 

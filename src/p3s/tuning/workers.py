@@ -5,7 +5,7 @@
         if cores are free: claim a trial and start it
         show how the study stands
 
-A trial whose process died is claimed again, by who comes first, and goes on from its checkpoint.
+A trial whose process died is claimed again, here or elsewhere, and continues from its checkpoint.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOK_SECONDS = 1.0
 MOST_DEATHS = 3
 """Processes that a trial may lose before it has failed."""
 FIRST_FAILURES = 3
-"""So many failed trials before any has finished end the search."""
+"""The search ends if this many trials have failed before any has finished."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Workers:
             if claim is None:
                 return
             if not claim.is_new:
-                self._say(f"trial {claim.number}: going on where it stopped")
+                self._say(f"trial {claim.number}: continues where it stopped")
             order = {
                 "folder": str(self._tuning.folder),
                 "storage": self._tuning.storage,

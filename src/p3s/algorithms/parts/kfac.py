@@ -19,7 +19,7 @@ A parameter that is added to something, such as a log std, is a layer without in
 has no rows, A is 1, and S is the covariance of its slopes.
 
 Differs from baselines in: factors and eigenvectors are new at every step, on time, instead of
-every other step by a thread beside; the first batch sets the statistics.
+every other step in another thread; the first batch sets the statistics.
 """
 
 from __future__ import annotations

@@ -92,14 +92,14 @@ def policy_loss(
     guide: Gaussian,
     weight: jax.Array,
     distance_of: Callable[[Gaussian, Gaussian], jax.Array] = gaussian_kl,
-    beside: jax.Array | None = None,
+    further: jax.Array | None = None,
 ) -> tuple[jax.Array, tuple[Model, tuple[jax.Array, jax.Array]]]:
     """mean(alpha log pi(a|s) - Q(s, a) + weight D), with mean entropy and mean D.
 
-    estimate: Q(s, a) from the value networks, the smallest in SAC. beside: further observations
+    estimate: Q(s, a) from the value networks, the smallest in SAC. further: other observations
     that go through the policy in the same pass, for its norms.
     """
-    seen = observation if beside is None else jnp.concatenate([observation, beside])
+    seen = observation if further is None else jnp.concatenate([observation, further])
     outputs, after = train_network(policy, seen)
     ours = gaussian_of(outputs[: len(observation)], policy.network.soft_log_std)
     action, log_density = squashed_sample(ours, noise)
@@ -160,8 +160,8 @@ class GaussianActorCritic(ActorCritic):
         values = q_values(self.q_networks(learner), observation, action)
         return self.combine(values, jax.random.fold_in(key, 1))
 
-    def beside(self, batch: Transition) -> jax.Array | None:
-        """Further observations that go through the policy in its step, for its norms."""
+    def further_observations(self, batch: Transition) -> jax.Array | None:
+        """Other observations that go through the policy in its step too, for its norms."""
         return None
 
     def policy_loss(
@@ -177,7 +177,7 @@ class GaussianActorCritic(ActorCritic):
             guide=gaussian(guide.policy, batch.observation),
             weight=guide.weight,
             distance_of=self.distance_of,
-            beside=self.beside(batch),
+            further=self.further_observations(batch),
         )
 
     def action_value(
