@@ -17,7 +17,7 @@ from p3s.envs import make_env
 from p3s.errors import TrainingStopped
 from p3s.evaluation import Evaluator, protocol, queue
 from p3s.evaluation.workers import MOST_DEATHS
-from p3s.workers.process import CannotWork, pickled
+from p3s.workers.remote import CannotWork, pickled
 from tests.helpers import Counter, call, record, resume, run, small_config, small_training, trained
 
 

@@ -1,4 +1,4 @@
-"""A worker that holds environment copies: `python -m p3s.envs.worker`."""
+"""Environment copies in another process, which writes their steps into shared memory."""
 
 from __future__ import annotations
 
@@ -11,22 +11,15 @@ from p3s.envs import Adapter
 from p3s.envs.copies import LocalCopies
 from p3s.envs.shared_memory import Layout, attach
 from p3s.types import EnvSpec, Episode
-from p3s.workers.process import Handler, serve
 
 
 class Held:
-    """A part of the copies; each message is one of its methods and an argument."""
+    """A part of the copies; the run calls its methods."""
 
     def __init__(self, make: Callable[[], Adapter], num_copies: int, seed: int, first: int) -> None:
         self._copies = LocalCopies(make, num_copies, seed, first)
         self._own = slice(first, first + num_copies)
         self._shared: dict[str, np.ndarray] = {}
-
-    def handle(self, message: tuple[str, Any]) -> Any:
-        """Do what a message says."""
-        what, argument = message
-        method = getattr(self, what)
-        return method() if argument is None else method(argument)
 
     def about(self) -> tuple[EnvSpec, bool]:
         """Shapes, and whether episodes can be resumed."""
@@ -68,13 +61,3 @@ class Held:
     def close(self) -> None:
         """Close the copies."""
         self._copies.close()
-
-
-def begin(make: Callable[[], Adapter], num_copies: int, seed: int, first: int) -> Handler:
-    """Make the copies."""
-    held = Held(make, num_copies, seed, first)
-    return held.handle, held.close
-
-
-if __name__ == "__main__":
-    serve(begin)

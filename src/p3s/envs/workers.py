@@ -23,12 +23,12 @@ import numpy as np
 from p3s.envs import Adapter, describe, functional_of, why_on_host
 from p3s.envs.copies import Environments, LocalCopies, Steps, join_snapshots, split_snapshot
 from p3s.envs.shared_memory import Layout, attach, memory_file, shared_size
+from p3s.envs.worker import Held
 from p3s.errors import TrainingStopped, UserError, note
 from p3s.machine import equal_parts
 from p3s.types import Episode, Transition
-from p3s.workers.process import CannotWork, WorkerDied, WorkerProcess, pickled
+from p3s.workers.remote import CannotWork, Remote, WorkerDied, pickled
 
-MODULE = "p3s.envs.worker"
 START_SECONDS = 60.0
 """What a worker with a limit may take in addition to begin or to take up its work."""
 
@@ -81,9 +81,9 @@ class WorkerCopies:
         step_limit: float | None = None,
     ) -> None:
         self._parts = equal_parts(num_copies, min(num_workers, num_copies))
-        self._orders = [pickled((make, len(part), seed, part.start)) for part in self._parts]
+        self._orders = [pickled((Held, make, len(part), seed, part.start)) for part in self._parts]
         self._restarts_left, self._step_limit = restarts, step_limit
-        self.workers: list[WorkerProcess] = []
+        self.workers: list[Remote] = []
         self._unanswered = False
         self.continued = True
         self.lost: list[int] = []
@@ -91,7 +91,7 @@ class WorkerCopies:
         self._shared: dict[str, np.ndarray] = {}
         try:
             for order in self._orders:
-                self.workers.append(WorkerProcess(MODULE, order))
+                self.workers.append(Remote(order))
             (self.spec, self.exact_resume), *_ = self._ask_all("about")
         except BaseException as error:
             self.close()
@@ -226,7 +226,7 @@ class WorkerCopies:
     def _send(self, index: int, what: str, argument: Any) -> float | None:
         """When the answer to a message is overdue, if ever."""
         with contextlib.suppress(WorkerDied):  # there will be no answer
-            self.workers[index].send((what, argument))
+            self.workers[index].send(what, *(() if argument is None else (argument,)))
         if self._step_limit is None or what in ("snapshot", "share"):
             return None
         copies = len(argument) if what == "step" else len(self._parts[index])
@@ -247,7 +247,7 @@ class WorkerCopies:
             raise TrainingStopped(died) from death
         self._restarts_left -= 1
         note(f"{died}: restarted, and its episodes are lost; {self._restarts_left} restarts left")
-        self.workers[index] = WorkerProcess(MODULE, self._orders[index])
+        self.workers[index] = Remote(self._orders[index])
         try:
             self._receive(index, self._send(index, "about", None))  # its start is not a step
         except WorkerDied as again:

@@ -31,7 +31,7 @@ from p3s.experience.normalization import Scaling
 from p3s.machine import available_cores
 from p3s.trees import unstack
 from p3s.types import Params
-from p3s.workers.process import CannotWork
+from p3s.workers.remote import CannotWork
 
 WORTH_WORKERS = 2.0
 """Seconds of an evaluation from which on workers are started for the next ones."""

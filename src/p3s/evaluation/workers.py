@@ -18,11 +18,25 @@ import numpy as np
 from p3s.algorithms import Algorithm
 from p3s.envs import Adapter
 from p3s.errors import TrainingStopped
-from p3s.evaluation.playing import Unit
-from p3s.workers.process import GRACE, CannotWork, WorkerDied, WorkerProcess, pickled
+from p3s.evaluation.playing import Player, Unit
+from p3s.learning import devices
+from p3s.workers.remote import GRACE, CannotWork, Remote, WorkerDied, pickled
 
 MOST_DEATHS = 3
 """A unit whose workers died this often is given up."""
+
+
+def player_elsewhere(
+    make: Callable[[], Adapter], algorithm: Algorithm, seed: int, num_devices: int
+) -> Player:
+    """A player in a process of its own; it makes an environment at once, to fail early."""
+    # As many devices as the run has, since they decide how products are shared out.
+    devices.prepare(num_devices)
+    # Every action is waited for: a hand-over to another thread would double its time.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    player = Player(make, algorithm, seed)
+    player.envs.append(make())
+    return player
 
 
 class Workers:
@@ -31,11 +45,11 @@ class Workers:
     def __init__(
         self, make: Callable[[], Adapter], algorithm: Algorithm, seed: int, count: int
     ) -> None:
-        self._order = pickled((make, algorithm, seed, len(jax.local_devices())))
+        self._order = pickled((player_elsewhere, make, algorithm, seed, len(jax.local_devices())))
         self._units: SimpleQueue[tuple[Unit, Future[np.ndarray]] | None] = SimpleQueue()
         self._closed = False
         self._starting = threading.Lock()
-        self.started: list[WorkerProcess] = []
+        self.started: list[Remote] = []
         # Daemons: a script that ends does not wait for episodes that nobody will see.
         self._threads = [threading.Thread(target=self._attend, daemon=True) for _ in range(count)]
         for thread in self._threads:
@@ -49,14 +63,14 @@ class Workers:
 
     def _attend(self) -> None:
         """Hand units to one worker, until there are none."""
-        worker: WorkerProcess | None = None
+        worker: Remote | None = None
         while (item := self._units.get()) is not None:
             unit, future = item
             how = ""
             for _ in range(MOST_DEATHS):
                 try:
                     worker = worker or self._start()
-                    worker.send(unit)
+                    worker.send("play", unit)
                     future.set_result(worker.receive())
                     break
                 except WorkerDied as error:
@@ -71,11 +85,11 @@ class Workers:
                 died = f"a worker for evaluations died {MOST_DEATHS} times at the same unit ({how})"
                 future.set_exception(TrainingStopped(died))
 
-    def _start(self) -> WorkerProcess:
+    def _start(self) -> Remote:
         with self._starting:
             if self._closed:
                 raise CannotWork("the run was closed")
-            self.started.append(WorkerProcess("p3s.evaluation.worker", self._order))
+            self.started.append(Remote(self._order))
             return self.started[-1]
 
     def close(self) -> None:

@@ -1,15 +1,15 @@
-"""Processes that work for a run: evaluations and environments.
+"""An object in a process of its own: environments, or a player of evaluations.
 
-    the run    WorkerProcess(module, pickled(order))  starts `python -m module`
-               .send(message), .receive()             pickled, over the worker's stdin and stdout
-    the worker serve(begin)                           handle, close = begin(*order)
-                                                      for every message: reply handle(message)
-                                                      at the end: close()
+    the run      Remote(pickled((make, *arguments)))       starts `python -m p3s.workers`
+                 .send(method, *arguments), .receive()     pickled, over its stdin and stdout
+    the process  made = make(*arguments)
+                 for every message: reply made.method(*arguments)
+                 at the end: made.close()
 
 A worker is a Python process of its own, not a fork and not a spawned copy of the main script: it
-imports p3s and what the order names, nothing else. It ends when its stdin does: with the run,
-however that was killed, at the latest GRACE seconds later. Signals that end the run it ignores: the
-run still needs it for its last checkpoint.
+imports what the order names, nothing else. It ends when its stdin does: with the run, however that
+was killed, at the latest GRACE seconds later. It ignores the signals that end the run, which still
+needs it for its last checkpoint.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import IO, Any
 
 from p3s.errors import TrainingStopped
@@ -53,14 +51,14 @@ def pickled(message: Any) -> bytes:
         raise CannotWork(f"its environment or algorithm cannot be pickled ({error})") from error
 
 
-class WorkerProcess:
-    """A worker as the run sees it."""
+class Remote:
+    """The object as the run sees it."""
 
-    def __init__(self, module: str, order: bytes) -> None:
+    def __init__(self, order: bytes) -> None:
         # -P: a file of the current folder must not hide a module of the standard library.
         paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module],
+            [sys.executable, "-P", "-m", "p3s.workers"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": paths, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
@@ -83,9 +81,9 @@ class WorkerProcess:
         except (OSError, ValueError) as error:
             raise WorkerDied(self._ending()) from error
 
-    def send(self, message: Any) -> None:
-        """Hand over a message; WorkerDied if nobody is there, CannotWork if it cannot be told."""
-        self._send(pickled(message))
+    def send(self, method: str, *arguments: Any) -> None:
+        """Ask for a method; WorkerDied if nobody is there, CannotWork if it cannot be told."""
+        self._send(pickled((method, arguments)))
 
     def receive(self, deadline: float | None = None) -> Any:
         """The answer to the oldest message without one.
@@ -165,12 +163,8 @@ def _seconds_until(deadline: float | None) -> float:
     return math.inf if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-Handler = tuple[Callable[[Any], Any], Callable[[], None]]
-"""What answers a message, and what closes at the end."""
-
-
-def serve(begin: Callable[..., Handler]) -> None:
-    """Be a worker: `begin` gets the order and returns a handler."""
+def serve() -> None:
+    """Make the object that the run orders, and call its methods."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
@@ -180,14 +174,18 @@ def serve(begin: Callable[..., Handler]) -> None:
     threading.Thread(target=_listen, args=(sys.stdin.buffer, messages), daemon=True).start()
     if (order := messages.get()) is None:
         return
+    made, problem = None, ""
     try:
-        handle, close = begin(*pickle.loads(order))
+        make, *arguments = pickle.loads(order)
+        made = make(*arguments)
     except Exception as error:
-        handle, close = partial(_refuse, f"{type(error).__name__}: {error}"), lambda: None
+        problem = f"{type(error).__name__}: {error}"
     with contextlib.suppress(BrokenPipeError):
         while (message := messages.get()) is not None:
-            _write(answers, pickle.dumps(_answer(handle, message)))
-    close()
+            answer = ("cannot work", problem) if made is None else _answer(made, message)
+            _write(answers, pickle.dumps(answer))
+    if made is not None:
+        made.close()
 
 
 def _listen(source: IO[bytes], messages: queue.SimpleQueue[bytes | None]) -> None:
@@ -200,13 +198,10 @@ def _listen(source: IO[bytes], messages: queue.SimpleQueue[bytes | None]) -> Non
     os._exit(0)
 
 
-def _refuse(reason: str, message: Any) -> Any:
-    raise CannotWork(reason)
-
-
-def _answer(handle: Callable[[Any], Any], message: bytes) -> tuple[str, Any]:
+def _answer(made: Any, message: bytes) -> tuple[str, Any]:
     try:
-        return "done", handle(pickle.loads(message))
+        method, arguments = pickle.loads(message)
+        return "done", getattr(made, method)(*arguments)
     except TrainingStopped as error:
         return "stopped", str(error)
     except CannotWork as error:
