@@ -225,11 +225,11 @@ class WorkerCopies:
 
     def _send(self, index: int, what: str, argument: Any) -> float | None:
         """When the answer to a message is overdue, if ever."""
+        copies = len(argument) if what == "step" else len(self._parts[index])
         with contextlib.suppress(WorkerDied):  # there will be no answer
             self.workers[index].send(what, *(() if argument is None else (argument,)))
         if self._step_limit is None or what in ("snapshot", "share"):
             return None
-        copies = len(argument) if what == "step" else len(self._parts[index])
         more = START_SECONDS if what in ("about", "resume") else 0.0
         return time.monotonic() + copies * self._step_limit + more
 
