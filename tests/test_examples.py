@@ -14,7 +14,8 @@ from p3s.plugins.loading import import_module
 from p3s.testing import check_algorithm, check_scheme
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-STEPS = {"quickstart": 600, "own_environment": 600, "own_scheme": 1200, "policy_without_jax": 600,
+STEPS = {"quickstart": 600, "own_environment": 600, "own_device_environment": 600,
+         "own_scheme": 1200, "policy_without_jax": 600,
          "delayed_rewards": 1200, "study": 400}  # fmt: skip
 MODULES = ("awac", "residual")
 """Classes to import: test_plugins.py and test_networks.py train them."""

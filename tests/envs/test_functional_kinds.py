@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -9,8 +11,10 @@ import numpy as np
 import pytest
 
 from p3s.envs import functional_of, make_env
+from p3s.envs.device_copies import DeviceCopies
 from p3s.envs.functional_gymnax import as_gymnasium
 from p3s.envs.functional_kinds import as_functional
+from p3s.envs.workers import make_copies
 from p3s.errors import UserError
 from tests.functional_styles import (
     LENGTH,
@@ -118,6 +122,15 @@ class TestAsFunctional:
 
 
 class TestActions:
+    def test_a_number_of_a_place_is_seen_as_a_vector(self):
+        class Grid(GymnaxStyle):
+            def observation_space(self, params):
+                return GymnaxDiscrete(5)
+
+        env = make_env(Grid)
+        env.reset(seed=0)
+        assert env.step(np.zeros(2, np.float32))[0].tolist() == [0, 1, 0, 0, 0]
+
     def test_discrete_ones(self):
         class Two(GymnaxStyle):
             actions = GymnaxDiscrete(2)
@@ -141,3 +154,18 @@ class TestActions:
         Others.actions = actions
         with pytest.raises(UserError, match=f"actions of Others {message}"):
             make_env(Others)
+
+
+@pytest.mark.parametrize("style", [FuncStyle, BraxStyle, GymnaxStyle, OldGymnaxStyle])
+def test_a_truncated_transition_stores_the_true_final_observation(style: type, capsys):
+    copies = make_copies(partial(make_env, style), range(2), 0)
+    assert isinstance(copies, DeviceCopies)
+    copies.start()
+    for count in [*range(LENGTH)] * 2:
+        steps = copies.step(np.zeros((2, 2), np.float32), np.arange(2)).transitions
+        assert steps.observation.tolist() == [[count]] * 2
+        assert steps.next_observation.tolist() == [[count + 1]] * 2
+        assert steps.discount.tolist() == [1, 1]
+    # Brax's style keeps its key, so its episodes may differ later.
+    told = "episodes of the environment start alike" in capsys.readouterr().err
+    assert told == (style is not BraxStyle)

@@ -78,10 +78,14 @@ def _info(state: Any) -> Mapping[str, Any]:
 def _seen(state: Any) -> Any:
     """What the policy sees: of a dictionary that has it `state`, as in Playground's own agents.
 
-    What else is in it is for critics ("privileged_state").
+    What else is there is for critics ("privileged_state"). Without it all parts are put together.
     """
     seen = state.obs
-    return seen["state"] if isinstance(seen, Mapping) and "state" in seen else seen
+    if not isinstance(seen, Mapping):
+        return seen
+    if "state" in seen:
+        return seen["state"]
+    return jnp.concatenate([jnp.ravel(part) for part in jax.tree.leaves(seen)])
 
 
 def make_brax(name: str, max_episode_steps: int | None = None, **arguments: Any) -> Checked:

@@ -21,6 +21,7 @@ from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
@@ -57,13 +58,14 @@ class GymnaxEnvironment:
         self._params = params
         self.action_space = as_gymnasium(env.action_space(params))
         own = as_gymnasium(env.observation_space(params))
-        # The bounds of its boxes are often loose, and their types not those of the observations.
-        self.observation_space = own if isinstance(own, spaces.Discrete) else None
+        self._num_seen = int(own.n) if isinstance(own, spaces.Discrete) else None
+        # What it says of its boxes is often not what it shows.
+        self.observation_space = None
 
     def reset(self, key: jax.Array) -> tuple[Any, Array]:
         """A first state, and what is seen of it."""
         observation, state = self._reset(jax.random.key_data(key), self._params)
-        return state, observation
+        return state, self._seen(observation)
 
     def step(self, state: Any, action: Array, key: jax.Array) -> Outcome:
         """One step."""
@@ -75,7 +77,13 @@ class GymnaxEnvironment:
             observation = values[5].get("final_observation", observation)
         elif self._bare and self._truncates:
             truncated = self._env.is_truncated(after, self._params)
-        return Outcome(after, observation, reward, terminated, truncated)
+        return Outcome(after, self._seen(observation), reward, terminated, truncated)
+
+    def _seen(self, observation: Any) -> Any:
+        """An observation; a number of a place becomes a vector that is 1 there."""
+        if self._num_seen is None:
+            return observation
+        return jax.nn.one_hot(jnp.reshape(observation, ()), self._num_seen)
 
 
 def _limit(params: Any) -> str | None:
