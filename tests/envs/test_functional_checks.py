@@ -201,7 +201,7 @@ class TestByName:
         assert re.match(f"p3s: .*{message}", errors.splitlines()[-1]), errors
 
     def test_packages_that_are_missing(self, monkeypatch):
-        monkeypatch.setattr("p3s.envs.packages.find_spec", lambda name: None)
+        monkeypatch.setattr("p3s.envs.prefixes.find_spec", lambda name: None)
         for name, install in (
             ("brax:ant", r"pip install 'p3s\[brax\]'"),
             ("playground:CartpoleSwingup", r"pip install 'p3s\[playground\]'"),

@@ -13,6 +13,7 @@ from p3s.cli.envs import newest_versions
 from p3s.config.environments import ENVIRONMENTS
 from p3s.envs.names import parse_name
 from p3s.envs.packages import PACKAGES, quoted
+from p3s.envs.prefixes import PREFIXES
 from p3s.fields.docs import field_docs
 
 ESSENTIAL = (
@@ -89,7 +90,13 @@ def say_what_there_is() -> None:
             print(f"  {package.install:<{COLUMN}}{package.module}:{package.example}")
         else:
             missing.append((package.install, f"pip install {quoted(package.install)}"))
-    print(f"  {'your own':<{COLUMN}}module:Name-v0, which the module registers")
+    for kind in PREFIXES.values():
+        if kind.is_installed:
+            print(f"  {kind.what:<{COLUMN}}{kind.example}")
+        else:
+            missing.append((kind.what, f"pip install {kind.install}"))
+    own = "module:Name-v0, which the module registers, or module:make"
+    print(f"  {'your own':<{COLUMN}}{own}")
     if missing:
         print("\nNot installed:\n")
         for title, install in missing:

@@ -23,7 +23,7 @@ from gymnasium import spaces
 
 from p3s.envs.functional import Outcome
 from p3s.envs.functional_checks import Checked
-from p3s.envs.packages import imported
+from p3s.envs.prefixes import imported
 from p3s.errors import UserError, unknown
 from p3s.types import Array
 
@@ -92,7 +92,7 @@ def make_brax(name: str, max_episode_steps: int | None = None, **arguments: Any)
     """One of Brax's environments; arguments: of its class, such as backend."""
     known_as = f"brax:{name}"
     with _without_notices():
-        envs = imported(known_as, "brax.envs", "p3s[brax]")
+        envs = imported(known_as, "brax.envs")
     known: Mapping[str, Any] = getattr(envs, "_envs", {})
     if known and name not in known:
         raise unknown("brax environment", name, known)
@@ -104,7 +104,7 @@ def make_playground(name: str, max_episode_steps: int | None = None, **overrides
     """One of MuJoCo Playground's environments; overrides: of its config, such as sim_dt."""
     known_as = f"playground:{name}"
     with _without_notices():
-        registry = imported(known_as, "mujoco_playground", "p3s[playground]").registry
+        registry = imported(known_as, "mujoco_playground").registry
     if name not in registry.ALL_ENVS:
         raise unknown("playground environment", name, registry.ALL_ENVS)
     config = registry.get_default_config(name)

@@ -27,12 +27,10 @@ from gymnasium import spaces
 
 from p3s.envs.functional import Outcome
 from p3s.envs.functional_checks import Checked
-from p3s.envs.packages import imported
+from p3s.envs.prefixes import imported
 from p3s.errors import UserError, unknown
 from p3s.types import Array
 
-INSTALL = "flax matplotlib seaborn six && pip install --no-deps gymnax"
-"""gymnax 1.0.1 asks for an older gymnasium than p3s, whose spaces it only translates to."""
 LIMITS = "max_steps_in_episode", "max_timesteps"
 """Parameters that are time limits: gymnax's, Craftax's."""
 NEVER = 1 << 30
@@ -126,7 +124,7 @@ def as_gymnasium(space: Any) -> gymnasium.Space[Any]:
 def make_gymnax(name: str, max_episode_steps: int | None = None, **arguments: Any) -> Checked:
     """One of gymnax's environments; arguments: of its class, or of its parameters."""
     known_as = f"gymnax:{name}"
-    gymnax = imported(known_as, "gymnax", INSTALL)
+    gymnax = imported(known_as, "gymnax")
     if name not in gymnax.registered_envs:
         raise unknown("gymnax environment", name, gymnax.registered_envs)
     _, defaults = gymnax.make(name)

@@ -6,11 +6,9 @@ Gymnasium knows the environments of a package once its module is imported, which
 
 from __future__ import annotations
 
-import importlib
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import gymnasium
 
@@ -104,20 +102,6 @@ def missing_module(env_id: str, error: Exception) -> UserError:
     if colon and getattr(error, "name", None) == first:
         return UserError(f"environment {env_id!r}: {first} is no module, {not_a_prefix(env_id)}")
     return UserError(f"environment {env_id!r} needs a module: {error}")
-
-
-def imported(env_id: str, module: str, install: str) -> Any:
-    """The module that a functional environment comes from; UserError if it is not installed.
-
-    install: what is told to pip.
-    """
-    needs = f"{env_id} needs {env_id.partition(':')[0]}"
-    if find_spec(module.partition(".")[0]) is None:
-        raise UserError(f"{needs}: pip install {quoted(install)}")
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UserError(f"{needs}, which cannot be imported: {error}") from error
 
 
 def how_to_wrap(env_id: str) -> str:

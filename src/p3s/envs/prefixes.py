@@ -30,24 +30,38 @@ class Prefix(NamedTuple):
     """What they are, in a few words."""
     module: str
     """What has to be installed."""
+    install: str
+    """What installs it, after `pip install`."""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether the module can be found."""
+        return find_spec(self.module) is not None
 
 
 PREFIXES = {
     "func": Prefix(
         "p3s.envs.functional_gymnasium:make_functional",
         "func:phys2d/Pendulum-v0",
-        "Gymnasium's functional environments",
+        "Gymnasium in JAX",
         "flax",
+        "'p3s[func]'",
     ),
-    "brax": Prefix("p3s.envs.functional_brax:make_brax", "brax:ant", "Brax", "brax"),
+    "brax": Prefix("p3s.envs.functional_brax:make_brax", "brax:ant", "Brax", "brax", "'p3s[brax]'"),
     "playground": Prefix(
         "p3s.envs.functional_brax:make_playground",
         "playground:CartpoleSwingup",
         "MuJoCo Playground",
         "mujoco_playground",
+        "'p3s[playground]'",
     ),
+    # gymnax 1.0.1 asks for an older gymnasium than p3s, whose spaces it only translates to.
     "gymnax": Prefix(
-        "p3s.envs.functional_gymnax:make_gymnax", "gymnax:Pendulum-v1", "gymnax", "gymnax"
+        "p3s.envs.functional_gymnax:make_gymnax",
+        "gymnax:Pendulum-v1",
+        "gymnax",
+        "gymnax",
+        "flax matplotlib seaborn six && pip install --no-deps gymnax",
     ),
 }
 
@@ -63,12 +77,24 @@ def not_a_prefix(env_id: str) -> str:
     """What to say of a name that begins with no module and no prefix, for the end of a line."""
     given, _, name = env_id.partition(":")
     listed = [
-        prefix if find_spec(kind.module) else f"{prefix} (not installed)"
+        prefix if kind.is_installed else f"{prefix} (not installed)"
         for prefix, kind in PREFIXES.items()
     ]
     near = get_close_matches(given, PREFIXES, n=1)
     hint = f": did you mean {near[0]}:{name}?" if near else ""
     return f"nor one of the prefixes {', '.join(listed)}{hint}"
+
+
+def imported(env_id: str, module: str) -> Any:
+    """A module of the package that this name's prefix needs; UserError if it is not installed."""
+    prefix = env_id.partition(":")[0]
+    needs = f"{env_id} needs {prefix}"
+    if not PREFIXES[prefix].is_installed:
+        raise UserError(f"{needs}: pip install {PREFIXES[prefix].install}")
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise UserError(f"{needs}, which cannot be imported: {error}") from error
 
 
 def make_named(env_id: str, arguments: dict[str, Any]) -> FunctionalEnv:
