@@ -20,9 +20,21 @@ from p3s.theory.mdp import (
     start_value,
     state_values,
 )
-from p3s.theory.policies import augmented_loss, guided_policy, kl, normalize, total_variation
+from p3s.theory.policies import guided_policy, kl, normalize, total_variation
 from p3s.theory.update import delta, guided_update, improvement_gap, threshold
 from p3s.theory.worlds import deceptive_chain, terminal_states, trap_grid
+
+
+def augmented_loss(
+    log_policy: np.ndarray,
+    log_best: np.ndarray,
+    values: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
+    """The augmented loss (eq. 3), with `weights` (batch, state) as the distribution D: (batch,)."""
+    pull = np.asarray(beta)[..., None] * kl(log_policy, log_best)
+    return (weights * (pull - expected(log_policy, values))).sum(axis=-1)
 
 
 def sample_returns(

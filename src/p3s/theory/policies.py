@@ -13,8 +13,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-from p3s.theory.mdp import expected
-
 
 def normalize(logits: np.ndarray) -> np.ndarray:
     """Log-probabilities of a softmax over the last axis."""
@@ -31,18 +29,6 @@ def guided_policy(log_best: np.ndarray, values: np.ndarray, beta: np.ndarray) ->
     # The shift cancels in exact arithmetic; it keeps precision when beta is small.
     shifted = values - values.max(axis=-1, keepdims=True)
     return tilt(log_best, shifted / np.asarray(beta)[..., None, None])
-
-
-def augmented_loss(
-    log_policy: np.ndarray,
-    log_best: np.ndarray,
-    values: np.ndarray,
-    beta: np.ndarray,
-    weights: np.ndarray,
-) -> np.ndarray:
-    """The augmented loss (eq. 3), with `weights` (batch, state) as the distribution D: (batch,)."""
-    pull = np.asarray(beta)[..., None] * kl(log_policy, log_best)
-    return (weights * (pull - expected(log_policy, values))).sum(axis=-1)
 
 
 def kl(log_policy: np.ndarray, log_other: np.ndarray) -> np.ndarray:
