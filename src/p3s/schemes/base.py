@@ -184,14 +184,14 @@ class Scheme:
         return chief.best_learner(recent_returns)
 
     def acting(self, state: Any) -> Any:
-        """What of the state `act` needs."""
+        """What of the state `act` needs; third, if there are any, the learners' own fields."""
         return self.policies(state), state.indices
 
     def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
         """An exploring action in every environment copy; pure, to be compiled."""
-        policies, indices = acting
+        policies, indices, *own_fields = acting
         return act(
-            self.algorithm, policies, observations, key, indices, step, explore=True,
+            self.algorithm, policies, observations, key, indices, step, True, *own_fields,
             envs_per_learner=self.envs_per_learner,
         )  # fmt: skip
 
@@ -348,10 +348,14 @@ class StepScheme(Scheme):
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
     ) -> tuple[Any, Recorded]:
-        guide = self.guide(state)
-        learners, metrics = update_learners(
-            self.algorithm, state.learners, batches, guide, key, state.indices, with_policy
-        )
+        return self.learn_with(state, batches, key, with_policy)
+
+    def learn_with(
+        self, state: Any, batches: Transition, key: jax.Array, with_policy: bool, **more: Any
+    ) -> tuple[Any, Recorded]:
+        """`learn`, with further arguments of `update_learners`."""
+        about = self.guide(state), key, state.indices, with_policy
+        learners, metrics = update_learners(self.algorithm, state.learners, batches, *about, **more)
         return state._replace(learners=learners), metrics
 
 

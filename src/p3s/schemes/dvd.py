@@ -32,7 +32,7 @@ from p3s.errors import UserError
 from p3s.experience.returns import NONE, new_returns, noted
 from p3s.fields.layers import Layer
 from p3s.fields.types import Count, Decay, Positive
-from p3s.learning.learners import Coupling, update_learners
+from p3s.learning.learners import Coupling
 from p3s.schemes.base import StepScheme
 from p3s.types import EnvSpec, Learner, Params, Recorded, Transition
 
@@ -133,17 +133,8 @@ class DvD(StepScheme):
         self, state: DvDState, batches: Transition, key: jax.Array, with_policy: bool
     ) -> tuple[DvDState, Recorded]:
         coupling, more = self._coupling(state, batches, key) if with_policy else (None, {})
-        learners, metrics = update_learners(
-            self.algorithm,
-            state.learners,
-            batches,
-            self.guide(state),
-            key,
-            state.indices,
-            with_policy,
-            coupling=coupling,
-        )
-        return state._replace(learners=learners), {**metrics, **more}
+        state, metrics = self.learn_with(state, batches, key, with_policy, coupling=coupling)
+        return state, {**metrics, **more}
 
     def _coupling(
         self, state: DvDState, batches: Transition, key: jax.Array

@@ -24,7 +24,6 @@ from p3s import chief, keys
 from p3s.errors import UserError
 from p3s.fields.layers import Layer, Setting
 from p3s.fields.types import Bounds, Count
-from p3s.learning.learners import act, update_learners
 from p3s.schemes.base import Decision, StepScheme
 from p3s.trees import pick, put
 from p3s.types import EnvSpec, Learner, Params, Recorded, Transition
@@ -106,27 +105,10 @@ class WithOwnFields(StepScheme):
     def acting(self, state: Any) -> Any:
         return self.policies(state), state.indices, state.own_fields
 
-    def act(self, acting: Any, observations: jax.Array, key: jax.Array, step: jax.Array) -> Any:
-        policies, indices, own_fields = acting
-        return act(
-            self.algorithm, policies, observations, key, indices, step, True, own_fields,
-            self.envs_per_learner,
-        )  # fmt: skip
-
     def learn(
         self, state: Any, batches: Transition, key: jax.Array, with_policy: bool
     ) -> tuple[Any, Recorded]:
-        learners, metrics = update_learners(
-            self.algorithm,
-            state.learners,
-            batches,
-            self.guide(state),
-            key,
-            state.indices,
-            with_policy,
-            state.own_fields,
-        )
-        return state._replace(learners=learners), metrics
+        return self.learn_with(state, batches, key, with_policy, own_fields=state.own_fields)
 
     def report(self, state: Any, observations: np.ndarray) -> dict[str, Any]:
         return {"own_fields": state.own_fields}
