@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 from p3s.runs.checksums import parse_checked
 from p3s.runs.files import open_unlinked
+from p3s.runs.records import last_lines
 from p3s.runs.rows import row_problem
 
 LONGEST_ROW = 4 << 20
@@ -32,7 +33,6 @@ MOST_BYTES = 1 << 30
 """How much of a record is read."""
 MOST_ROWS, MOST_EVENTS = 1000, 4000
 """How many rows, and how many events, are kept."""
-TAIL_BYTES = 1 << 17
 
 Row = dict[str, Any]
 Shorten = Callable[[Row], tuple[list[Any] | None, list[list[Any]]]]
@@ -164,15 +164,7 @@ def last_rows(path: Path, stream: str) -> tuple[list[Row], str | None]:
     """The last two rows of a record from its end, and a note if there is damage."""
     try:
         with open_unlinked(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            for length in (TAIL_BYTES, LONGEST_ROW):
-                file.seek(max(size - length, 0))
-                lines = file.read(length).split(b"\n")[:-1]
-                if length < size:
-                    lines = lines[1:]  # the first one may be the end of a line
-                if len(lines) > 1 or length >= size:
-                    break
-        rows = [parse_checked(line) for line in lines[-2:]]
+            rows = [parse_checked(line) for line in last_lines(file, 2, LONGEST_ROW)]
         problem = next(filter(None, (row_problem(row, stream) for row in rows)), None)
     except FileNotFoundError:
         return [], None

@@ -23,7 +23,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from p3s.errors import TrainingStopped, UserError, note
 from p3s.runs import files
@@ -228,21 +228,26 @@ def last_row(path: Path) -> dict[str, Any] | None:
     """The last whole row of a record, read from its end."""
     try:
         with files.open_regular(path) as file:
-            size = file.seek(0, os.SEEK_END)
-            length = TAIL_BYTES
-            while True:
-                file.seek(max(size - length, 0))
-                lines = file.read(length).split(b"\n")
-                # The piece after the last line end is still being written, or empty.
-                if len(lines) > 2 or (len(lines) == 2 and length >= size):
-                    return parse_checked(lines[-2])
-                if length >= size:
-                    return None
-                length *= 4
+            lines = last_lines(file, 1)
+        return parse_checked(lines[0]) if lines else None
     except OSError:
         return None
     except ValueError as error:
         raise UserError(f"{path} is damaged in its last row: {error}") from error
+
+
+def last_lines(file: BinaryIO, count: int, most: float = math.inf) -> list[bytes]:
+    """The last whole lines of a record, read from its end, at most this many bytes."""
+    size, length = file.seek(0, os.SEEK_END), TAIL_BYTES
+    while True:
+        file.seek(max(size - length, 0))
+        # The piece after the last line end is still being written, or empty.
+        lines = file.read(length).split(b"\n")[:-1]
+        if length < size:
+            lines = lines[1:]  # the first one may be the end of a line
+        if len(lines) >= count or length >= min(size, most):
+            return lines[-count:]
+        length = int(min(4 * length, most))
 
 
 def is_complete(path: Path, steps: int) -> bool:
