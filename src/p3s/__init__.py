@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from p3s.envs import make_env
     from p3s.errors import TrainingStopped, UserError
+    from p3s.fields.schedules import cosine, linear
     from p3s.networks import Network
     from p3s.plugins.loading import register
     from p3s.policies.policy import Policy
@@ -27,7 +28,9 @@ _MODULES = {
     "Population": "p3s.population",
     "TrainingStopped": "p3s.errors",
     "UserError": "p3s.errors",
+    "cosine": "p3s.fields.schedules",
     "evaluate": "p3s.trained",
+    "linear": "p3s.fields.schedules",
     "load": "p3s.trained",
     "load_results": "p3s.report.export",
     "make_env": "p3s.envs",
@@ -52,7 +55,9 @@ __all__ = [
     "Population",
     "TrainingStopped",
     "UserError",
+    "cosine",
     "evaluate",
+    "linear",
     "load",
     "load_results",
     "make_env",

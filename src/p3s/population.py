@@ -13,10 +13,10 @@ import numpy as np
 
 from p3s.callbacks import Callback, Callbacks
 from p3s.config.presets import DEFAULT_PRESET
-from p3s.config.run import resolve_spec
+from p3s.config.run import FROM_LENGTH, resolve_spec
 from p3s.config.spec import RunSpec
 from p3s.envs import Delay, EnvSource
-from p3s.errors import TrainingStopped, UserError
+from p3s.errors import TrainingStopped, UserError, note
 from p3s.learn_arguments import name_of, refuse_words_of_others, sorted_listeners, whole_steps
 from p3s.learning import devices
 from p3s.policies.policy import Policy
@@ -145,8 +145,8 @@ class Population:
         total_timesteps: what Stable-Baselines3 calls `steps`.
         reset_num_timesteps: must be False once it has learned, since steps are counted on.
 
-        A step size that falls over a run (`xqc`) follows the `steps` that the population was made
-        with, `Population(..., steps=200_000)`, or its preset's: not the steps given here.
+        A step size that changes over a run follows the `steps` that the population was made with,
+        `Population(..., steps=200_000)`, or its preset's: not the steps given here.
         """
         refuse_words_of_others(others)
         if self._closed:
@@ -157,6 +157,7 @@ class Population:
         training = self._training
         until = self.num_steps + whole_steps(total_timesteps if steps is None else steps)
         own, functions = sorted_listeners(callback)
+        self._check_length(until)
 
         def after_step(training: Training) -> bool:
             for function in functions:
@@ -184,6 +185,15 @@ class Population:
         if progress_bar and training.stop_reason is not None:
             print(f"stopped at step {training.total_steps:,}: {training.stop_reason}")
         return self
+
+    def _check_length(self, until: int) -> None:
+        """Say that rates change over more or fewer steps than are learned, if so."""
+        config = self._training.config
+        follows = config.sources.get("learning_rate_steps") == FROM_LENGTH
+        steps, told = config.options.steps, config.sources.get("steps") == "given"
+        if follows and self.num_steps == 0 and steps != until and not told:
+            wanted = f"Population(..., steps={until}) fits them to this training"
+            note(f"step sizes change over {steps:,} environment steps: {wanted}")
 
     @property
     def folder(self) -> Path | None:

@@ -32,7 +32,8 @@ from p3s.algorithms.parts.soft_actor_critic import temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
 from p3s.algorithms.parts.squashed_gaussian import gaussian, squashed_sample
 from p3s.fields.layers import Layer, by_family
-from p3s.fields.types import Count, Decay, Positive
+from p3s.fields.schedules import Rate
+from p3s.fields.types import Count, Decay
 from p3s.types import Learner, Metrics, Transition
 
 CODE = {
@@ -49,7 +50,7 @@ class CrossQ(SoftGaussian):
     presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "alpha"
 
-    learning_rate: Positive = 1e-3
+    learning_rate: Rate = 1e-3
     """Adam's step size."""
     adam_momentum: Decay = 0.5
     """Share of its running mean of gradients that Adam keeps at a step (β1)."""

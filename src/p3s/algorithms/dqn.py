@@ -38,6 +38,7 @@ from p3s.algorithms.parts.categorical import at_action, categorical_kl
 from p3s.envs.masked_observations import allowed_only, split_mask
 from p3s.errors import UserError
 from p3s.fields.layers import Layer
+from p3s.fields.schedules import Rate
 from p3s.fields.types import Count, Positive, Share, Sizes
 from p3s.networks import Model, apply_network, part, train_network
 from p3s.trees import Carried, follow_every
@@ -116,7 +117,7 @@ class DQN(WithTargets):
 
     hidden_sizes: Sizes = (128, 128)
     """Widths of the hidden layers of the Q network."""
-    learning_rate: Positive = 5e-4
+    learning_rate: Rate = 5e-4
     """Adam's step size."""
     batch_size: Count = 128
     """Transitions in a minibatch (B)."""

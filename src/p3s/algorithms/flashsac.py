@@ -27,8 +27,6 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.typing import ArrayLike
 
 from p3s.algorithms.xqc import XQC, BinnedTarget
 from p3s.fields.layers import Layer
@@ -66,6 +64,7 @@ class FlashSAC(XQC):
 
     name: ClassVar[str] = "flashsac"
     presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
+    falls_along: ClassVar[Literal["linear", "cosine"]] = "cosine"
 
     hidden_sizes: Sizes = (256, 256)
     """Widths of the residual blocks of every network, all alike."""
@@ -85,22 +84,10 @@ class FlashSAC(XQC):
     """How far two policies are apart, for guidance: half the mean squared distance of their
     noiseless actions (action), or KL (kl), which is huge where a std may fall to e⁻¹⁰."""
     learning_rate_end: Share = 0.5
-    """Share of every step size that is left in the end."""
+    """Share of every step size that is left in the end, where it is a number and no schedule."""
     noise_repeat: Count = 16
     """Most steps for which exploration noise is held; n of them with a chance in proportion to
     1/n². 1: new noise at every step."""
-
-    @property
-    def step_size(self) -> optax.ScalarOrSchedule:
-        if self.learning_rate_steps is None:
-            return self.learning_rate
-        steps, end = self.learning_rate_steps, self.learning_rate_end
-
-        def falling(count: ArrayLike) -> jax.Array:
-            done = jnp.minimum(jnp.asarray(count) / steps, 1.0)
-            return self.learning_rate * (end + (1.0 - end) * 0.5 * (1.0 + jnp.cos(jnp.pi * done)))
-
-        return falling
 
     @property
     def return_limit(self) -> float | None:

@@ -18,8 +18,10 @@ import jax.numpy as jnp
 import optax
 
 from p3s.algorithms.base import Algorithm
+from p3s.algorithms.parts.rates import scheduled
 from p3s.fields.layers import Layer, Setting
-from p3s.fields.types import Count, Decay, Positive, Share, Sizes
+from p3s.fields.schedules import Rate
+from p3s.fields.types import Count, Decay, Share, Sizes
 from p3s.networks import (
     Activation,
     Dropout,
@@ -59,8 +61,11 @@ class OffPolicy(Algorithm):
     """Value updates per policy update (d in Appendix G)."""
     hidden_sizes: Sizes = (256, 256)
     """Widths of the hidden layers of every network."""
-    learning_rate: Positive = 3e-4
-    """Adam's step size."""
+    learning_rate: Rate = 3e-4
+    """Adam's step size, or a schedule of it: linear(3e-4, 1e-5), cosine(3e-4, 1e-5)."""
+    learning_rate_steps: Count | None = None
+    """Updates from the start to the end of rates that change; None: those of the run, by its
+    `steps`. Outside of a run they stay as they are."""
     n_step: Count = 1
     """Steps whose rewards are summed up before the value of what follows is added; fewer where an
     episode ends."""
@@ -112,7 +117,20 @@ class OffPolicy(Algorithm):
     @property
     def step_size(self) -> optax.ScalarOrSchedule:
         """Adam's step size, or a function that gives it from the number of its steps so far."""
-        return self.learning_rate
+        if not self.rates_move:
+            return self.learning_rate  # pyright: ignore[reportReturnType]
+        return scheduled(self.learning_rate, self.learning_rate_steps)
+
+    @property
+    def rates_move(self) -> bool:
+        """Whether a step size changes over the run."""
+        rates = self.learning_rate, getattr(self, "policy_learning_rate", None)
+        return any(isinstance(rate, str) for rate in rates)
+
+    def for_run(self, num_updates: int) -> Self:
+        if self.learning_rate_steps is not None or not self.rates_move:
+            return self
+        return replace(self, learning_rate_steps=num_updates)
 
     def minimize(
         self, loss_of: Loss, params: Params, state: Params
@@ -179,8 +197,8 @@ class ActorCritic(OffPolicy):
     """Widths of the policy's hidden layers; None: `hidden_sizes`."""
     policy_activation: Activation | None = None
     """Activation between the policy's layers; None: `activation`."""
-    policy_learning_rate: Positive | None = None
-    """Adam's step size for the policy; None: `learning_rate`."""
+    policy_learning_rate: Rate | None = None
+    """Adam's step size for the policy, or a schedule of it; None: `learning_rate`."""
     policy_layer_norm: bool | None = None
     """Normalize the inputs of the policy's activations; None: `layer_norm`."""
 
@@ -188,7 +206,16 @@ class ActorCritic(OffPolicy):
     def for_policy(self) -> Self:
         """The algorithm with the policy's own fields in place of the common ones."""
         own = {name: getattr(self, f"policy_{name}") for name in POLICY_FIELDS}
-        return replace(self, **{name: value for name, value in own.items() if value is not None})
+        made = replace(self, **{name: value for name, value in own.items() if value is not None})
+        return made.at_policy_steps
+
+    @property
+    def at_policy_steps(self) -> Self:
+        """The algorithm for an optimizer that steps with the policy: a schedule ends as early."""
+        steps = self.learning_rate_steps
+        if steps is None or not isinstance(self.learning_rate, str):
+            return self
+        return replace(self, learning_rate_steps=max(steps // self.policy_period, 1))
 
     def minimize_policy(
         self, loss_of: Loss, learner: Learner, guide: Guide

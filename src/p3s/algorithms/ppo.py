@@ -20,8 +20,8 @@ have the same networks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,9 @@ from p3s.algorithms.on_policy import (
     log_probability,
     policy_entropy,
 )
+from p3s.algorithms.parts.rates import scheduled
 from p3s.errors import UserError
+from p3s.fields.schedules import Rate
 from p3s.fields.types import Count, NonNegative, Positive
 from p3s.networks import Model, apply_network
 from p3s.trees import Carried, merge, pick, trained
@@ -146,8 +148,11 @@ class PPO(OnPolicy):
     """Steps in a minibatch; divides rollout_steps."""
     epochs: Count = 10
     """Times that a rollout is gone through."""
-    learning_rate: Positive = 3e-4
-    """Adam's step size, policy and values."""
+    learning_rate: Rate = 3e-4
+    """Adam's step size, policy and values, or a schedule of it: linear(3e-4, 1e-5)."""
+    learning_rate_steps: Count | None = None
+    """Minibatches from the start to the end of a step size that changes; None: those of the run, by
+    its `steps`. Outside of a run it stays as it is."""
     clip_range: Positive = 0.2
     """How far the probability ratio counts, either way of 1; how far a value may move."""
     entropy_weight: NonNegative = 0.0
@@ -181,10 +186,24 @@ class PPO(OnPolicy):
         extra = {"returns": ReturnMoments(*jnp.zeros(4, jnp.float32))}
         return Learner(policy, value, {}, optimizers, extra)
 
+    def for_run(self, num_updates: int) -> Self:
+        # Without a replay a run has as many "updates" as steps.
+        if self.learning_rate_steps is not None or not isinstance(self.learning_rate, str):
+            return self
+        minibatches = num_updates * self.epochs // self.minibatch_size
+        return replace(self, learning_rate_steps=max(minibatches, 1))
+
+    @property
+    def step_size(self) -> optax.ScalarOrSchedule:
+        """Adam's step size, or a function that gives it from the number of its steps so far."""
+        if not isinstance(self.learning_rate, str):
+            return self.learning_rate
+        return scheduled(self.learning_rate, self.learning_rate_steps)
+
     def _optimizer(self) -> optax.GradientTransformation:
         return optax.chain(
             optax.clip_by_global_norm(self.gradient_norm),
-            optax.adam(self.learning_rate, eps=ADAM_EPSILON),
+            optax.adam(self.step_size, eps=ADAM_EPSILON),
         )
 
     def improve(

@@ -27,18 +27,18 @@ and discount factor by the length of episodes are in the presets.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
-from jax.typing import ArrayLike
 
 from p3s.algorithms.off_policy import bootstrap, per_network
 from p3s.algorithms.parts.bins import bin_values, cross_entropy, mean_return, share_out
 from p3s.algorithms.parts.joint_batch import joint_pass
+from p3s.algorithms.parts.rates import moving
 from p3s.algorithms.parts.soft_actor_critic import SoftActorCritic, temperature
 from p3s.algorithms.parts.soft_gaussian import SoftGaussian
 from p3s.algorithms.parts.squashed_gaussian import gaussian, squashed_sample
@@ -81,6 +81,8 @@ class XQC(SoftGaussian, SoftActorCritic):
     name: ClassVar[str] = "xqc"
     presets: ClassVar[tuple[Layer, ...]] = (Layer("its own code", CODE),)
     temperature_loss: ClassVar[Literal["log_alpha", "alpha"]] = "alpha"
+    falls_along: ClassVar[Literal["linear", "cosine"]] = "linear"
+    """What a step size falls along to its end."""
 
     hidden_sizes: Sizes = (256, 256, 256, 256)
     """Widths of the hidden layers of every network."""
@@ -99,27 +101,18 @@ class XQC(SoftGaussian, SoftActorCritic):
     value_limit: Positive = 5.0
     """Bins reach from minus this to this, in units of normalized rewards."""
     learning_rate_end: Share = 0.1
-    """Share of every step size that is left in the end."""
-    learning_rate_steps: Count | None = None
-    """Steps of an optimizer from start to end; None: the updates of the run, by its `steps`.
-    Outside of a run the step size then stays as it is."""
+    """Share of every step size that is left in the end, where it is a number and no schedule."""
 
-    def for_run(self, num_updates: int) -> Self:
-        if self.learning_rate_steps is not None:
-            return self
-        return replace(self, learning_rate_steps=num_updates)
+    @property
+    def rates_move(self) -> bool:
+        return True
 
     @property
     def step_size(self) -> optax.ScalarOrSchedule:
-        if self.learning_rate_steps is None:
-            return self.learning_rate
-        steps = self.learning_rate_steps
-
-        def falling(count: ArrayLike) -> jax.Array:
-            done = jnp.minimum(jnp.asarray(count) / steps, 1.0)
-            return self.learning_rate * (1.0 - done * (1.0 - self.learning_rate_end))
-
-        return falling
+        if isinstance(self.learning_rate, str):
+            return super().step_size
+        about = self.learning_rate, self.learning_rate_end, self.learning_rate_steps
+        return moving(self.falls_along, *about)
 
     @property
     def bins(self) -> jax.Array:

@@ -27,6 +27,9 @@ from p3s.plugins.loading import find_network, modules_of, recorded
 from p3s.schemes import SCHEMES, Scheme
 from p3s.schemes.base import StepScheme
 
+FROM_LENGTH = "follows from the steps"
+"""The source of a value that the length of the run decides."""
+
 
 @dataclass(frozen=True)
 class Config:
@@ -190,7 +193,7 @@ class Config:
         return dataclasses.replace(
             self,
             scheme=dataclasses.replace(self.scheme, algorithm=algorithm),
-            sources={**self.sources, **dict.fromkeys(changed, "follows from the steps")},
+            sources={**self.sources, **dict.fromkeys(changed, FROM_LENGTH)},
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Hyper-parameters as typed fields: their bounds, and values from users checked against both.
 
-A field states its bounds in its type, `learning_rate: Positive`, and is checked in one place,
+A field states its bounds in its type, `target_noise: NonNegative`, and is checked in one place,
 `check_fields`; `convert` turns a value from a file or a caller into what the field holds.
 """
 
@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import math
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -50,6 +51,19 @@ class Bounds:
         return " and ".join(parts)
 
 
+@dataclass(frozen=True)
+class Text:
+    """What a text has to be: in words, made from a user's value, and checked."""
+
+    words: str
+    made: Callable[[Any], str]
+    """Raises Mismatch for what cannot be one."""
+    is_one: Callable[[str], bool]
+
+    def __str__(self) -> str:
+        return self.words
+
+
 Count = Annotated[int, Bounds(least=1)]
 Critics = Annotated[int, Bounds(least=1, most=100)]
 """Networks that are made one by one: a file must not ask for a billion."""
@@ -80,8 +94,16 @@ def bare(expected: Any) -> Any:
     return get_args(expected)[0] if get_origin(expected) is Annotated else expected
 
 
+def text_of(expected: Any) -> Text | None:
+    """What a text of this type has to be, if it is no text of any kind."""
+    found = expected.__metadata__ if get_origin(expected) is Annotated else ()
+    return next((item for item in found if isinstance(item, Text)), None)
+
+
 def convert(value: Any, expected: Any) -> Any:
     """The value as a field of this type holds it; Mismatch if it cannot be one."""
+    if (text := text_of(expected)) is not None:
+        return text.made(value)
     expected = bare(expected)
     origin, arguments = get_origin(expected), get_args(expected)
     if origin in (Union, types.UnionType):
@@ -132,6 +154,8 @@ def _is_huge(value: Any) -> bool:
 
 def _violated(value: Any, expected: Any) -> Bounds | str | None:
     """The bounds that a value violates, or None."""
+    if (text := text_of(expected)) is not None:
+        return None if isinstance(value, str) and text.is_one(value) else str(text)
     if get_origin(expected) is Annotated:
         found = [item for item in expected.__metadata__ if isinstance(item, Bounds)]
         if isinstance(value, float) and not math.isfinite(value):
@@ -166,6 +190,8 @@ def _fits(value: Any, expected: Any) -> bool:
 
 def describe(expected: Any) -> str:
     """A type in words."""
+    if (text := text_of(expected)) is not None:
+        return str(text)
     expected = bare(expected)
     origin, arguments = get_origin(expected), get_args(expected)
     if origin in (Union, types.UnionType):
@@ -193,5 +219,7 @@ def show(value: Any) -> str:
         return f'"{value}"'
     if isinstance(value, dict):
         return "a table"
+    if callable(value):
+        return "what this function gives"
     text = "[" + ", ".join(map(show, value)) + "]" if isinstance(value, list) else str(value)
     return text if len(text) <= 40 else text[:37] + "..."

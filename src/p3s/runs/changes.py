@@ -28,7 +28,7 @@ OPTIONS = (
     "checkpoint_period", "metrics_period",
 )  # fmt: skip
 """Options of a run that may change: what is learned depends on none."""
-WHOLE_NUMBERS = ("batch_size", "policy_period")
+WHOLE_NUMBERS = ("batch_size", "policy_period", "learning_rate_steps")
 """Fields that may change although they are counts."""
 STAYS = ("initial_temperature", "initial_step_size", "initial_variance", "own_share", "value_limit")
 """Numbers that nobody looks at later, or by which replay or networks were made."""
@@ -70,7 +70,7 @@ def _with_change(config: Config, name: str, value: Any, spec: EnvSpec) -> Config
         return dataclasses.replace(config, options=new)
     scheme: Any = new if owner == "scheme" else None
     scheme = scheme or dataclasses.replace(config.scheme, algorithm=new)
-    changed = dataclasses.replace(config, scheme=scheme)
+    changed = dataclasses.replace(config, scheme=scheme).settled()
     changed.check()  # before anything is made of a number out of bounds
     if not _alike(_state(changed, spec), state):
         raise UserError(f"{name} cannot become {value} in a run that has begun", name)

@@ -81,6 +81,8 @@ class WithOwnFields(StepScheme):
             if name not in known:
                 numbers = ", ".join(sorted(known))
                 message = f"{name} is not a number of {self.algorithm.name}: {numbers}"
+                if isinstance(vars(self.algorithm).get(name), str):
+                    message = f"{name} is a schedule, and learners may differ in numbers: {numbers}"
                 return UserError(message, "perturbed")
         return super().problem()
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from p3s.algorithms import Algorithm
 from p3s.algorithms.off_policy import OffPolicy
+from p3s.fields.schedules import Rate
+from p3s.fields.types import field_types
 from p3s.schemes.base import Scheme
 from p3s.testing.cases import REVIEWS, ROWS, AlgorithmCase, SchemeCase
 from p3s.testing.programs import (
@@ -73,7 +75,12 @@ def _moved(made: Algorithm, spec: EnvSpec, name: str) -> Algorithm | None:
 def _matters_elsewhere(made: Algorithm, spec: EnvSpec, name: str) -> bool:
     """Whether a field does something under another choice of some other field."""
     names = [field.name for field in dataclasses.fields(made) if field.name != name]
-    choices = [other for other in names if not isinstance(getattr(made, other), int | float)]
+    types = field_types(type(made))
+    choices = [
+        other
+        for other in names
+        if not isinstance(getattr(made, other), int | float) or types[other] == Rate
+    ]
     return any(
         _moved(variant, spec, name) is not None
         for other in choices

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from p3s.errors import UserError
-from p3s.fields.types import bare, check_fields, field_types
+from p3s.fields.types import bare, check_fields, field_types, text_of
 from p3s.networks import MLP, NETWORKS, Model
 from p3s.trees import Carried, flatten_names
 from p3s.types import EnvSpec, Params, Transition
@@ -181,6 +181,8 @@ def others(instance: Any, name: str) -> Iterator[Any]:
 
 def _candidates(value: Any, expected: Any) -> list[Any]:
     """Values to try for a field of this type, whatever its bounds."""
+    if text_of(expected) is not None:
+        return ["linear(0.01, 0.001)"]
     expected = bare(expected)
     origin, arguments = get_origin(expected), get_args(expected)
     if origin in (Union, types.UnionType):

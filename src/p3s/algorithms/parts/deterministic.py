@@ -31,7 +31,8 @@ from p3s.algorithms.off_policy import (
     q_values,
     value_loss,
 )
-from p3s.fields.types import Bounds, Critics, NonNegative, Positive, Sizes
+from p3s.fields.schedules import Rate
+from p3s.fields.types import Bounds, Critics, NonNegative, Sizes
 from p3s.networks import Model, apply_network, train_network
 from p3s.trees import follow, pick
 from p3s.types import EnvSpec, Guide, Learner, Metrics, Params, Transition
@@ -101,7 +102,7 @@ class DeterministicPolicy(ActorCritic):
 
     hidden_sizes: Sizes = (400, 300)
     """Widths of the hidden layers of every network."""
-    learning_rate: Positive = 1e-3
+    learning_rate: Rate = 1e-3
     """Adam's step size."""
     num_critics: Critics = 2
     """Value networks; the smallest estimate is the target, and the policy climbs the first."""

@@ -95,7 +95,7 @@ class LearnedTemperature(ActorCritic):
         """One step of log alpha, by the entropy above its goal."""
         linear = self.temperature_loss == "alpha"
         gradient = temperature(learner) * excess if linear else excess
-        updates, state = self.adam(ADAM_MOMENTUM).update(
+        updates, state = self.at_policy_steps.adam(ADAM_MOMENTUM).update(
             gradient, learner.optimizers["temperature"]
         )
         return optax.apply_updates(learner.extra["log_temperature"], updates), state
