@@ -3,13 +3,16 @@
 A run with several checkpoints, and a population saved over older saves, are recorded once. After
 every operation the disk is built as it could be found: all kept, all lost that was not synced, and
 mixtures. Opening what is there must give the state at a checkpoint that was reported as written,
-and none before the last such; records and policies must be whole.
+and none before the last such; records and policies must be whole. So are folders that are shared:
+one with a card is as it was written. A journal of trials, which Optuna writes, is cut off at any
+byte: what was recorded before is there, and it goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 import tempfile
 from collections.abc import Callable
@@ -21,9 +24,15 @@ from tests.helpers import SMALL, assert_same_state, small_config, state_of
 import p3s
 from campaign import Result
 from campaign.simulated_disk import Crash, Operation, RecordedDisk, digest, using, write_tree
+from p3s.config.spec import RunSpec
 from p3s.errors import UserError
+from p3s.hub import HubName
 from p3s.runs import checkpoints, opening
 from p3s.runs.records import STREAMS
+from p3s.sharing.bundle import CARD, FILES, Bundle, write_bundle
+from p3s.tuning.asked import search_spaces
+from p3s.tuning.declaration import Declaration, Proposals
+from p3s.tuning.study import Tuning
 
 SEGMENT_ROWS = 64
 """So that checkpoints share segments of the replay after a hundred steps."""
@@ -51,8 +60,9 @@ def run(short: bool) -> Result:
         with tempfile.TemporaryDirectory() as folder:
             results = [
                 try_all(recorded(Path(folder)), Path(folder), short)
-                for recorded in (recorded_run, recorded_saves)
+                for recorded in (recorded_run, recorded_saves, recorded_shares)
             ]
+            results.append(cut_journals(Path(folder) / "journals", short))
     finally:
         checkpoints.SEGMENT_ROWS = before
     notes = [note for result in results for note in result.notes]
@@ -159,3 +169,72 @@ def recorded_saves(folder: Path) -> Recorded:
         assert_same_state(state_of(loaded), allowed[seed])
 
     return Recorded("saves", disk.log, reported, check)
+
+
+def recorded_shares(folder: Path) -> Recorded:
+    """The log of two policies shared from one folder, by their cards and results."""
+    root, name = folder / "recorded-shares", HubName("somebody/pendulum")
+    disk, reported, states = RecordedDisk(root), list[int](), [dict[str, bytes]()]
+    root.mkdir()
+    for seed in (1, 2):
+        population = p3s.Population("InvertedPendulum-v5", seed=seed, **SMALL)
+        population.learn(100, progress_bar=False)
+        population.save(folder / f"shared-{seed}")
+        # Without evaluations there is no curve: matplotlib writes by itself.
+        bundle = Bundle(folder / f"shared-{seed}", name, episodes=1, video=False)
+        with using(disk), contextlib.redirect_stderr(io.StringIO()):
+            write_bundle(bundle, root / "shared")
+        states.append({file.name: file.read_bytes() for file in (root / "shared").iterdir()})
+        reported.append(len(disk.log))
+
+    def check(found: Path, last: int) -> None:
+        shared = found / "shared"
+        if not (shared / CARD).exists():
+            assert last < len(reported), "a card that was written is gone"
+            return
+        content = {file.name: file.read_bytes() for file in shared.iterdir() if file.name in FILES}
+        assert content in states[max(last, 1) : last + 2], f"a card of another folder after {last}"
+        p3s.load(shared)
+
+    return Recorded("shares", disk.log, reported, check)
+
+
+def cut_journals(folder: Path, short: bool) -> Result:
+    """Cut a journal off at every byte, open it, and record one trial more."""
+
+    journal = folder / "journal.log"
+
+    def tuning() -> Tuning:
+        spec = RunSpec("Pendulum-v1", algorithm="td3", fields={"steps": 2000})
+        made = Tuning(folder, str(journal), "mine", Proposals())
+        made.declare(Declaration(spec, search_spaces(spec, ["learning_rate"]), 1))
+        return made
+
+    def trials(made: Tuning) -> list[Any]:
+        return [(t.state.name, t.params, t.value) for t in made.trials]
+
+    whole, ends, known = tuning(), list[int](), list[Any]()
+    for score in (1.0, 2.0):
+        claim = whole.claim(9, 9)
+        assert claim is not None
+        os.close(claim.lock)
+        whole.study.tell(claim.number, score)
+        ends.append(journal.stat().st_size)
+        known.append(trials(whole))
+    content, notes = journal.read_bytes(), list[str]()
+    places = range(len(content) + 1)
+    for place in random.Random(0).sample(places, 10) if short else places:
+        journal.write_bytes(content[:place])
+        try:
+            made = tuning()
+            done = sum(end <= place for end in ends)
+            assert trials(made)[:done] == known[max(done - 1, 0)][:done], "a trial is another"
+            claim = made.claim(9, 9)
+            assert claim is not None
+            os.close(claim.lock)
+            made.study.tell(claim.number, 3.0)
+            assert trials(tuning()) == trials(made), "what was recorded is another"
+        except (AssertionError, UserError) as error:
+            notes.append(f"journal cut off at byte {place}: {str(error)[:300]}")
+    tried = 10 if short else len(places)
+    return Result("journals", tried, len(notes), [*notes, f"journals: {tried} places"])

@@ -71,7 +71,24 @@ def make_seeds(folder: Path) -> dict[str, bytes]:
         "records": b"".join(unchecked(row) + b"\n" for row in rows),
         "run_file": run_file_text(config).encode(),
         "study": STUDY.encode(),
+        "journal": journal_of_trials(folder / "tuned"),
     }
+
+
+def journal_of_trials(folder: Path) -> bytes:
+    """The journal of a search with one finished trial."""
+    from p3s.config.spec import RunSpec
+    from p3s.tuning.asked import search_spaces
+    from p3s.tuning.declaration import Declaration, Proposals
+    from p3s.tuning.study import Tuning
+
+    spec = RunSpec("Pendulum-v1", algorithm="td3", fields={"steps": 2000})
+    tuning = Tuning(folder, str(folder / "journal.log"), "mine", Proposals())
+    tuning.declare(Declaration(spec, search_spaces(spec, ["learning_rate"]), 1))
+    claim = tuning.claim(1, 1)
+    assert claim is not None
+    tuning.study.tell(claim.number, 1.0)
+    return (folder / "journal.log").read_bytes()
 
 
 def unchecked(text: str | bytes) -> bytes:
@@ -144,12 +161,20 @@ def read_study(file: Path) -> None:
     make_cells(find_study(str(file)))
 
 
+def read_journal(file: Path) -> None:
+    """A journal of trials, as `tune` takes it."""
+    from p3s.tuning.storage import open_storage
+
+    open_storage(str(file))
+
+
 READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "policy": ("policy.safetensors", read_policy),
     "config": ("config.json", read_config),
     "records": ("evaluations.jsonl", read_records),
     "run_file": ("run.toml", read_run_file),
     "study": ("study.toml", read_study),
+    "journal": ("journal.log", read_journal),
 }
 """By name: the file, and what opens it."""
 
@@ -160,6 +185,7 @@ MODULES = (
     "p3s.report.results",
     "p3s.runs.opening",
     "p3s.study.cells",
+    "p3s.tuning.storage",
 )
 """What the readers use, imported so that its paths are followed."""
 

@@ -1,11 +1,14 @@
 """Real kills: runs, and the processes that work for them, get SIGKILL at random moments.
 
-    draw a run: scheme × algorithm × environment × preset × worker processes; or a study
+    draw a run: scheme × algorithm × environment × preset × worker processes or shards; or a study,
+        or a search of hyper-parameters
         run it undisturbed
         run it again: kill it or one of its processes at a random moment, resume, kill, resume, ...
         compare records and policies with the undisturbed ones, to the bit
 
-A quarter of the kills fall into the start of a process, the others into its training.
+A quarter of the kills fall into the start of a process, the others into its training. Half of the
+runs are followed by a dashboard, which is killed too: nobody may notice, and the next one shows
+what there is.
 """
 
 from __future__ import annotations
@@ -21,11 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from campaign import Result
-from campaign.processes import Command, children
-from campaign.random_runs import RandomRun, draw_run, draw_study, plain_run
+from campaign.processes import LONGEST, Command, children
+from campaign.random_runs import RandomRun, draw_run, draw_study, draw_tuning, plain_run
 
-KILLS, SHORT_KILLS = 300, 2
-KILLS_PER_RUN = 9
+KILLS, SHORT_KILLS = 1000, 2
 LONGEST_LIFE = 0.3
 """Seconds of training, at most, between two kills."""
 SETTLING = 0.5
@@ -34,8 +36,13 @@ STARTS = 0.25
 """Share of the kills that fall into the start of a process."""
 LANES = 2
 """Runs that are killed at a time."""
-STUDIES = 8
-"""One run in this many is a study."""
+OTHERS = {6: draw_study, 7: draw_tuning}
+EVERY = 8
+"""Of so many runs these are no runs."""
+WATCHED = 0.5
+"""Share of what is followed by a dashboard."""
+FOLLOWER_KILLED = 0.3
+"""How likely a kill is followed by one of the dashboard."""
 
 
 def run(short: bool) -> Result:
@@ -83,9 +90,9 @@ def kill_runs(tally: Tally, folder: Path) -> None:
     """Draw and kill runs until there were enough kills."""
     while (number := tally.next_run()) is not None:
         rng = random.Random(number)
-        draw = draw_study if number % STUDIES == STUDIES - 1 else draw_run
+        draw = OTHERS.get(number % EVERY, draw_run)
         drawn = draw(number, rng, folder / str(number))
-        kills = min(KILLS_PER_RUN, tally.wanted - tally.kills)
+        kills = min(drawn.most_kills, tally.wanted - tally.kills)
         survive(drawn, kills, rng, tally)
 
 
@@ -105,17 +112,83 @@ def kill_and_compare(drawn: RandomRun, kills: int, rng: random.Random, tally: Ta
     code = Command(drawn.first(whole), drawn.folder / "whole.log").end()
     assert code == 0, f"exit code {code} without any kill"
     duration = time.monotonic() - began
+    followers = Followers(drawn, tally) if rng.random() < WATCHED else None
+    try:
+        kill_until_done(drawn, kills, duration, rng, tally, followers)
+        assert drawn.record(parts) == drawn.record(whole), f"other records than {whole}"
+        if followers is not None:
+            followers.check_last()
+    finally:
+        if followers is not None:
+            followers.end()
+
+
+def kill_until_done(
+    drawn: RandomRun,
+    kills: int,
+    duration: float,
+    rng: random.Random,
+    tally: Tally,
+    followers: Followers | None,
+) -> None:
+    """Let a run go on until it is complete, and kill it so often meanwhile."""
+    parts = drawn.folder / "parts"
     code, life = None, 0
     while code != 0:
         words = drawn.again(parts) if drawn.has_begun(parts) else drawn.first(parts)
         command, before = Command(words, drawn.folder / f"{life}.log"), kills
         while kills and command.alive():
             kills -= kill_one(drawn, command, duration, rng, tally)
+            if followers is not None and kills:
+                kills -= followers.kill_one(rng)
         code, life = command.end(), life + 1
         assert code == 0 or kills < before, f"exit code {code} unkilled: {command.last_line()}"
         expected = (0, -signal.SIGKILL, *drawn.codes_without_worker)
         assert code in expected, f"exit code {code} after a kill: {command.last_line()}"
-    assert drawn.record(parts) == drawn.record(whole), f"other records than {whole}"
+
+
+class Followers:
+    """Dashboards of one folder, one after the other."""
+
+    def __init__(self, drawn: RandomRun, tally: Tally) -> None:
+        self._folder, self._tally, self._lives = drawn.folder, tally, 0
+        self._start()
+
+    def _start(self) -> None:
+        self._lives += 1
+        words = ["dashboard", self._folder, "--port", "0"]
+        self._command = Command(words, self._folder / f"dashboard-{self._lives}.log")
+
+    def kill_one(self, rng: random.Random) -> bool:
+        """Kill the dashboard now and then, and start the next one; whether it was killed."""
+        if rng.random() > FOLLOWER_KILLED:
+            return False
+        self._check()
+        self.end()
+        self._tally.killed("dashboards")
+        self._start()
+        return True
+
+    def check_last(self) -> None:
+        """One that is started when the run is complete shows it."""
+        self._check()
+        self.end()
+        self._start()
+        deadline = time.monotonic() + LONGEST
+        while "http" not in self._command.printed() and time.monotonic() < deadline:
+            self._check()
+            time.sleep(0.05)
+        shown = self._command.printed()
+        assert shown[:1] in "123456789", f"a dashboard shows nothing: {shown[:200]}"
+
+    def end(self) -> None:
+        """Kill the dashboard."""
+        self._command.kill()
+
+    def _check(self) -> None:
+        printed = self._command.printed()
+        assert self._command.alive(), f"a dashboard ended: {self._command.last_line()}"
+        assert "Traceback" not in printed, f"a dashboard broke: {printed[-500:]}"
 
 
 def kill_one(

@@ -16,7 +16,8 @@ LONGEST = 600.0
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     # Importing starts no threads, so a fork is safe; and it takes longer than all the rest.
-    context.set_forkserver_preload(["p3s.cli.train", "p3s.cli.resume", "p3s.cli.study"])
+    commands = ("train", "resume", "study", "tune", "dashboard")
+    context.set_forkserver_preload([f"p3s.cli.{command}" for command in commands])
     return context
 
 
@@ -54,13 +55,21 @@ class Command:
         """Wait for its exit code; None if it is stuck, and then it is killed."""
         code = self.wait()
         if code is None:
-            self._process.kill()
-            self._process.join()
+            self.kill()
         return code
+
+    def kill(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self._process.kill()
+        self._process.join()
+
+    def printed(self) -> str:
+        """All that it has printed."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def last_line(self) -> str:
         """The last thing that it printed."""
-        lines = self._log.read_text(errors="replace").strip().splitlines()
+        lines = self.printed().strip().splitlines()
         return lines[-1] if lines else "nothing printed"
 
 

@@ -15,7 +15,12 @@ from campaign.processes import Command
 from p3s.algorithms import ALGORITHMS
 from p3s.config.run import resolve
 from p3s.errors import UserError
+from p3s.extras import require_optuna
 from p3s.schemes import SCHEMES
+from p3s.tuning.storage import open_storage
+from p3s.tuning.workers import MOST_DEATHS
+
+optuna = require_optuna()
 
 ENVIRONMENTS = {
     "continuous": (["InvertedPendulum-v5"], ["Pendulum-v1"], ["Pendulum-v1", "--delay", "7"]),
@@ -39,6 +44,9 @@ FIELDS: dict[str, Any] = {
     "num_learners": 3,
 }
 """As far as a scheme and an algorithm have them."""
+SHARDS = {"shards": 2, "exchange_period": 5}
+SHARDED = 0.3
+"""Share of the runs that are split, where their scheme can be."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,9 @@ class RandomRun:
     own_name, workers_name = "runs", "workers of runs"
     codes_without_worker = (2,)
     """Exit codes of a run whose worker was killed."""
+    most_kills = 9
+    progress = ("checkpoints/step-*", "runs/*/checkpoints/step-*")
+    """Where its checkpoints are."""
 
     def __str__(self) -> str:
         return self.name
@@ -77,14 +88,19 @@ class RandomRun:
 
     def _progress(self, path: Path) -> set[str]:
         # Not **: folders come and go while a run writes.
-        patterns = ("checkpoints/step-*", "runs/*/checkpoints/step-*")
-        return {found.name for pattern in patterns for found in path.glob(pattern)}
+        return {str(found) for pattern in self.progress for found in path.glob(pattern)}
 
     def wait_for_progress(self, path: Path, command: Command) -> None:
         """Wait for a new checkpoint, or the end."""
         before = self._progress(path)
         while command.alive() and self._progress(path) <= before:
             time.sleep(0.01)
+
+
+class ShardedRun(RandomRun):
+    """A run whose learners live in shards."""
+
+    own_name = "runs in shards"
 
 
 class RandomStudy(RandomRun):
@@ -106,6 +122,32 @@ class RandomStudy(RandomRun):
         return {run.name: record(run) for run in sorted((path / "runs").iterdir())}
 
 
+class RandomTuning(RandomRun):
+    """A search of two trials at a time."""
+
+    own_name, workers_name = "tunings", "trials of tunings"
+    codes_without_worker = ()
+    most_kills = MOST_DEATHS - 1
+    """A trial that loses more processes has failed, and another takes its place."""
+    progress = ("trials/*/*/checkpoints/step-*",)
+
+    def first(self, path: Path) -> list[str]:
+        return ["tune", *self.arguments, "--out", str(path)]
+
+    def again(self, path: Path) -> list[str]:
+        return self.first(path)
+
+    def record(self, path: Path) -> dict[str, Any]:
+        storage = open_storage(str(path / "journal.log"))
+        (name,) = optuna.get_all_study_names(storage)
+        trials = optuna.load_study(study_name=name, storage=storage).trials
+        runs = sorted(path.glob("trials/*/*"))
+        return {
+            **{f"{run.parent.name}/{run.name}": record(run) for run in runs},
+            **{f"{t.number}": (t.state.name, t.params, t.values) for t in trials},
+        }
+
+
 def draw_run(number: int, rng: random.Random, folder: Path) -> RandomRun:
     """A run; every scheme comes in turn."""
     folder.mkdir()
@@ -115,7 +157,8 @@ def draw_run(number: int, rng: random.Random, folder: Path) -> RandomRun:
         kinds = ALGORITHMS[algorithm].actions
         kind = rng.choice(("continuous", "discrete")) if kinds == "both" else kinds
         env = rng.choice(ENVIRONMENTS[kind])
-        fields = fitting_fields(env[0], scheme, algorithm, preset)
+        split = SHARDS if rng.random() < SHARDED and SCHEMES[scheme].can_be_split else {}
+        fields = fitting_fields(env[0], scheme, algorithm, preset, **split)
         if fields is not None:
             break
     method = [*env, "--scheme", scheme, "--algorithm", algorithm, "--preset", preset]
@@ -123,8 +166,11 @@ def draw_run(number: int, rng: random.Random, folder: Path) -> RandomRun:
         [(), ("--env-workers", "2"), ("--evaluation-workers", "1"),
          ("--env-workers", "1", "--evaluation-workers", "1")]
     )  # fmt: skip
+    split = ("--shards", str(fields["shards"])) if "shards" in fields else ()
+    workers = () if split else workers  # a shard plays its own episodes
     arguments = (*method, "--seed", str(number), *as_options(fields))
-    return RandomRun(" ".join((*method, *workers)), folder, arguments, workers)
+    name = " ".join((*method, *workers, *split))
+    return (ShardedRun if split else RandomRun)(name, folder, arguments, workers)
 
 
 def plain_run(folder: Path) -> RandomRun:
@@ -137,9 +183,11 @@ def plain_run(folder: Path) -> RandomRun:
     return RandomRun(" ".join(method), folder, (*method, *options))
 
 
-def fitting_fields(env: str, scheme: str, algorithm: str, preset: str) -> dict[str, Any] | None:
+def fitting_fields(
+    env: str, scheme: str, algorithm: str, preset: str, **more: Any
+) -> dict[str, Any] | None:
     """The fields that these two have; None if they do not go together."""
-    fields = dict(FIELDS)
+    fields = {**FIELDS, **more}
     while True:
         try:
             resolve(env, scheme, algorithm, preset, **fields).check()
@@ -173,3 +221,15 @@ def draw_study(number: int, rng: random.Random, folder: Path) -> RandomStudy:
     lines += ["[grid]", f"scheme = {json.dumps(schemes)}"]
     (folder / "mine.toml").write_text("\n".join(lines) + "\n")
     return RandomStudy(f"study of {' and '.join(schemes)}", folder, ())
+
+
+def draw_tuning(number: int, rng: random.Random, folder: Path) -> RandomTuning:
+    """A search of a learning rate, over one seed or two."""
+    folder.mkdir()
+    scheme, seeds = rng.choice(("p3s", "sharing", "single")), str(rng.choice((1, 2)))
+    fields = fitting_fields("Pendulum-v1", scheme, "td3", "paper")
+    assert fields is not None
+    method = ("Pendulum-v1", "--scheme", scheme, "--algorithm", "td3", "--preset", "paper")
+    search = ("--search", "learning_rate", "--trials", "3", "--jobs", "2", "--seeds", seeds)
+    options = (*search, "--no-calibrate", "--seed", str(number), *as_options(fields))
+    return RandomTuning(f"search of {scheme}, seeds {seeds}", folder, (*method, *options))

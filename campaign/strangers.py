@@ -1,9 +1,9 @@
 """Files from strangers: whatever they hold, a command ends with one line or with what it shows.
 
-Policies, configurations, checkpoints, records, studies and their folders are changed byte by byte
-and value by value, and addresses of clusters made up. No command may end in a traceback, execute
-what a file names, write outside the folders that it was given, put a name into a page as markup,
-or take memory out of proportion.
+Policies, configurations, checkpoints, records, studies and their folders, and journals of trials
+are changed byte by byte and value by value, and addresses of clusters made up. No command may end
+in a traceback, execute what a file names, write outside the folders that it was given, put a name
+into a page as markup, or take memory out of proportion.
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ algorithm = "sac"
 [paper."P3S d_min=0.05"]
 "Delayed Ant-v5" = 7
 """
+TUNING = (
+    "Pendulum-v1", "--algorithm", "td3", "--steps", "500", "--trials", "2", "--no-calibrate",
+    "--search", "learning_rate", "--study-name", "mine",
+)  # fmt: skip
 Change = Callable[[Path, random.Random], list[list[str]]]
 """Changes a file of a folder; the commands that then open it."""
 
@@ -135,6 +139,9 @@ def prepare(source: Path) -> None:
     write_failure(kept.failure(cells[1]), Failure("it broke", "a traceback", 7))
     known = {cells[0].env.label: Reference({"id": "Pendulum-v1"}, {"random": [-1200.0, -900.0]})}
     (kept.path / REFERENCES).write_text(references_text(known))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main(["tune", *TUNING, "--out", str(source / "tuned")])
+    assert (source / "tuned" / "best.toml").exists()
     Path("evil.py").write_text("import os\nos.mkdir('executed')\n")
 
 
@@ -164,6 +171,13 @@ def stubs() -> Iterator[None]:
         env.close()
         return np.zeros(2)
 
+    def asked(workers: Any) -> int:
+        claim = workers._tuning.claim(workers._goal.trials, workers._goal.most)
+        if claim is not None:
+            os.close(claim.lock)
+            workers._tuning.study.tell(claim.number, float(claim.number))
+        return 0
+
     def filmed(policy: Any, env: Any, seed: int, film: list[Any]) -> tuple[float, int]:
         env.step(policy.act(env.reset(seed=seed)[0]))
         film.append(env.render())
@@ -173,6 +187,8 @@ def stubs() -> Iterator[None]:
         patch("p3s.cli.resume.train", opened),
         patch("p3s.cli.evaluate.evaluate", played),
         patch("p3s.cli.enjoy.play_episode", filmed),
+        patch("p3s.sharing.bundle.evaluate", played),
+        patch("p3s.cli.tune.Workers.run", asked),
     ):
         yield
 
@@ -187,6 +203,7 @@ def policy(work: Path, rng: random.Random) -> list[list[str]]:
     return [
         ["evaluate", str(file), "--episodes", "2"],
         ["export", str(file), str(work / "policy.onnx")],
+        [*sharing(work), "--last"],
         ["enjoy", str(file), "--video", str(work / "film.gif")],
     ]
 
@@ -200,7 +217,7 @@ def config(work: Path, rng: random.Random) -> list[list[str]]:
         del record["crc32"]
         file.write_text(json.dumps(changed_json(record, rng)))
     run = str(work / "run")
-    return [["resume", run], *reading(work), ["evaluate", run]]
+    return [["resume", run], *reading(work), ["evaluate", run], sharing(work)]
 
 
 def checkpoint(work: Path, rng: random.Random) -> list[list[str]]:
@@ -232,6 +249,12 @@ def records(work: Path, rng: random.Random) -> list[list[str]]:
         rows = rows if isinstance(rows, list) else [rows]
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return reading(work)
+
+
+def sharing(work: Path) -> list[str]:
+    """The command that writes a card."""
+    run, shared = str(work / "run"), str(work / "shared")
+    return ["push", run, "somebody/run", "--dry-run", shared, "--no-video"]
 
 
 def reading(work: Path) -> list[list[str]]:
@@ -273,6 +296,20 @@ def study_folder(work: Path, rng: random.Random) -> list[list[str]]:
     ]
 
 
+def journal(work: Path, rng: random.Random) -> list[list[str]]:
+    file = work / "tuned" / "journal.log"
+    if rng.random() < 0.3:
+        file.write_bytes(changed_bytes(file.read_bytes(), rng))
+    else:
+        rows = [json.loads(line) for line in file.read_bytes().splitlines()]
+        rows = changed_json(rows, rng)
+        rows = rows if isinstance(rows, list) else [rows]
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    # Its folder is said in it, so it is used where it was made.
+    kept = work.parent / "source" / "tuned"
+    return [["tune", *TUNING, "--storage", str(file), "--out", str(kept)]]
+
+
 def ray_address(work: Path, rng: random.Random) -> list[list[str]]:
     """An address where nobody is; without Ray, its absence."""
     host = rng.choice(("127.0.0.1", "[::1]", "", "[", "::", "127.0.0.1:2", "ray://127.0.0.1", "%"))
@@ -285,5 +322,5 @@ VALUES_IN_TOML = (
     -1, 0, 10**12, 1e300, "", "x", SCRIPT, "../../outside", "evil:Evil", [], [[]], [10**9], True,
 )  # fmt: skip
 CHANGES: tuple[Change, ...] = (
-    policy, config, checkpoint, records, study, study_folder, ray_address,
+    policy, config, checkpoint, records, study, study_folder, journal, ray_address,
 )  # fmt: skip

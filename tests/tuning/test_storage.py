@@ -32,6 +32,24 @@ def test_half_an_entry_is_cut_off(tmp_path, size):
     assert len(open_storage(str(path)).get_all_studies()) == 2
 
 
+@pytest.mark.parametrize("size", [5, 30])
+def test_half_of_the_first_entry_is_cut_off_too(tmp_path, size):
+    path = tmp_path / "journal.log"
+    new_study(path)
+    path.write_bytes(path.read_bytes()[:size])
+    new_study(path, "again")
+    (study,) = open_storage(str(path)).get_all_studies()
+    assert study.study_name == "again"
+
+
+def test_a_file_of_something_else_is_left_alone(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text('{"mean_reward": 3}')
+    with pytest.raises(UserError, match="not a journal of Optuna"):
+        new_study(path)
+    assert path.read_text() == '{"mean_reward": 3}'
+
+
 def test_half_an_entry_is_cut_off_while_another_process_has_the_journal_open(tmp_path):
     path = tmp_path / "journal.log"
     study = new_study(path)

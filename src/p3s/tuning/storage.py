@@ -17,6 +17,8 @@ from p3s.fields.checks import is_count
 from p3s.runs.files import make_folder, open_regular, truncate
 from p3s.runs.locks import wait_for_lock
 
+BEGINNING = b'{"op_code":'
+"""Of every entry."""
 KINDS = 11
 """Kinds of entries in a journal of Optuna 4 and 5."""
 
@@ -75,8 +77,9 @@ def _mend(journal: Path) -> None:
         if file.read(1) == b"\n":
             return
         file.seek(0)
-        whole = file.read().rfind(b"\n") + 1
-    if whole == 0:
+        content = file.read()
+    whole = content.rfind(b"\n") + 1
+    if whole == 0 and content[: len(BEGINNING)] != BEGINNING[: len(content)]:
         raise UserError(f"{journal}:1: not a journal of Optuna: choose another --storage")
     truncate(journal, whole)
 
