@@ -14,10 +14,11 @@ CORE := $(VENV)/.core$(PINNED)
 DEV := $(VENV)/.dev$(PINNED)
 DOCS := $(VENV)/.docs$(PINNED)
 
-.PHONY: help install demo schemes test test-slow test-cluster campaign lint format docs wheel bench clean
+.PHONY: help install demo schemes test test-slow test-cluster campaign lint format docs docs-version \
+  wheel dist release-check bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(CORE): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
@@ -71,6 +72,13 @@ docs: $(DOCS)  ## the documentation as a site, in build/docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet it would not count warnings
 	@echo build/docs/index.html
 
+# VERSION=0.3.0, PUSH=--push: mike keeps a site per version on the branch gh-pages.
+docs-version: $(DOCS)  ## add this version to the documentation's site
+	@version="$(or $(VERSION),$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml))" && \
+	  PATH="$(CURDIR)/$(BIN):$$PATH" NO_MKDOCS_2_WARNING=1 \
+	  $(BIN)/mike deploy $(PUSH) --update-aliases "$${version%.*}" latest && \
+	  PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mike set-default $(PUSH) latest
+
 # Installed without extras, outside the checkout: what `pip install p3s` gives must work alone.
 wheel: $(CORE)  ## build a wheel into dist/, install it in a fresh environment and try it
 	@rm -rf dist $(WHEEL_VENV)
@@ -85,6 +93,17 @@ wheel: $(CORE)  ## build a wheel into dist/, install it in a fresh environment a
 	  "$$bin/p3s" evaluate run --episodes 1
 	@rm -rf $(WHEEL_VENV)
 	@ls dist/p3s-*.whl
+
+# TAG=v0.3.0: fails if that is not the version of this commit.
+dist: $(CORE)  ## build wheel and sdist into dist/ and check them
+	@$(BIN)/python .ci/version.py $(TAG)
+	@$(BIN)/python $(PIP_INSTALL) build twine
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist . > /dev/null
+	@$(BIN)/twine check --strict dist/*
+
+release-check:  ## the gate of a release, hours: everything on a fresh clone; STEPS="docs readme" takes some
+	@$(PYTHON) .ci/release_check.py $(STEPS)
 
 bench: $(DEV)  ## throughput beside Stable-Baselines3, SBX and the matrix-product limit
 	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
