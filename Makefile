@@ -102,7 +102,7 @@ dist: $(CORE)  ## build wheel and sdist into dist/ and check them
 	@$(BIN)/python -m build --outdir dist . > /dev/null
 	@$(BIN)/twine check --strict dist/*
 
-release-check:  ## the gate of a release, hours: everything on a fresh clone; STEPS="docs readme" takes some
+release-check:  ## the gate of a release, hours: everything on a fresh clone; STEPS="dist readme" takes some
 	@$(PYTHON) .ci/release_check.py $(STEPS)
 
 bench: $(DEV)  ## throughput beside Stable-Baselines3, SBX and the matrix-product limit
