@@ -85,7 +85,9 @@ class TrainingProgress(Callback):
         return (self._training.total_steps - self._first_step) / elapsed
 
     def next_stop(self, training: Training) -> float:
-        return math.inf if self._estimated else training.total_steps + 1
+        if self._estimated:
+            return math.inf
+        return training.total_steps + training.crew.stride * training.scheme.num_envs
 
     def on_step(self, training: Training) -> None:
         """Once, estimate the time."""
@@ -116,7 +118,7 @@ class TrainingProgress(Callback):
             self._console.print(text, highlight=False)
         share = (training.crew.stepping_seconds - stepping_before) / (now - since)
         useful = min(training.scheme.num_envs, len(available_cores()))
-        none = training.options.env_workers == 0
+        none = training.options.env_workers == 0 and not training.simulated
         if share > MUCH_STEPPING and useful > 1 and none and left > ESTIMATE_AFTER:
             self._console.print(
                 f"stepping the environments takes {share:.0%} of the time: --env-workers {useful} "

@@ -16,6 +16,7 @@ from p3s.errors import TrainingStopped, UserError
 from p3s.experience.rows import fields as fields_of
 from p3s.learning.device_crew import DeviceCrew, why_step_by_step
 from p3s.learning.metrics import MetricsWindow
+from p3s.learning.stretch import unit_of_updates
 from p3s.train import Training
 from p3s.types import EnvSpec
 from tests.functional_worlds import ThreeEnds, point_mass, switch
@@ -55,6 +56,7 @@ def continued(training: Training, other: Training) -> Training:
 
 
 MORE: dict[str, dict[str, Any]] = {
+    "two updates in each step": {"updates_per_step": 2},
     "noise on all copies": {"envs_per_learner": 3, "algorithm": "sac"},
     "policy every third update": {"algorithm": "crossq", "updates_per_step": 4},
     "few updates": {"updates_per_step": 0.25, "own_share": 0.5, "buffer_size": 77},
@@ -79,6 +81,21 @@ class TestSameTraining:
             training.run(900)
         assert_same_bits(ours, theirs)
         assert_same_bits(ours, other)
+
+    @pytest.mark.parametrize(
+        ("updates", "period", "unit"),
+        [
+            (4, 2, (False, True)),
+            (1, 2, (None,)),
+            (0.5, 1, (True,)),
+            (4, 3, (None,)),
+            (0.5, 2, (None,)),
+        ],
+    )
+    def test_updates_that_every_step_repeats_have_no_condition(self, updates, period, unit):
+        fields = {"updates_per_step": updates, "policy_period": period}
+        scheme = small_config("CartPole-v1", algorithm="td3", **fields).scheme
+        assert unit_of_updates(scheme) == unit
 
     def test_discrete_actions_in_several_copies(self):
         about = {"make": make_switch, "algorithm": "dqn", "envs_per_learner": 2}
@@ -206,6 +223,35 @@ class TestChoice:
             training_of(partial(make_env, "Pendulum-v1"), replay_device="device")
         with pytest.raises(UserError, match=r"cannot be device in this run: .* n_step"):
             training_of(n_step=3, replay_device="device")
+
+
+class TestShards:
+    def test_copies_play_the_same_in_shards(self):
+        """Each shard steps its own copies as one program."""
+        about = {"envs_per_learner": 2, "initial_steps": 99}
+        split = training_of(shards=2, exchange_period=5, **about)
+        whole = in_stretches(**about)
+        for training in (split, whole):
+            training.run(240)
+        ours, theirs = state_of(split), state_of(whole)
+        for name in ("environments/lengths", "environments/num_episodes", "ring/num_added"):
+            assert np.array_equal(ours[name], theirs[name]), name
+        for name in ("environments/observations", "environments/totals", "environments/leaf_0"):
+            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-5, atol=1e-6)
+
+    @pytest.mark.slow
+    def test_killed_and_resumed_in_shards(self):
+        about = {"shards": 2, "exchange_period": 5, "envs_per_learner": 8, "buffer_size": 9000}
+        uninterrupted, stopped = (training_of(steps=3000, **about) for _ in range(2))
+        uninterrupted.run(3000)
+        stopped.run(1700)
+        resumed = continued(stopped, training_of(steps=3000, **about))
+        resumed.run(3000)
+        assert_same_bits(uninterrupted, resumed)
+
+    def test_the_replay_is_on_the_host(self):
+        with pytest.raises(UserError, match="replay_device is for runs without shards"):
+            training_of(shards=2, exchange_period=5, replay_device="device")
 
 
 def test_a_series_of_metrics_counts_as_one_by_one():

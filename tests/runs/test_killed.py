@@ -53,6 +53,17 @@ def killed_equals_whole(
     return resumed_at
 
 
+@pytest.mark.slow
+def test_stretches_on_a_device(tmp_path, run_arguments):
+    """Killed in mid-stretch, with several copies of each learner."""
+    pytest.importorskip("flax")
+    killed_equals_whole(
+        tmp_path, "func:phys2d/Pendulum-v0", "--envs-per-learner", "8", "--updates-per-step", "1",
+        "--steps", "150000", *run_arguments, "--evaluation-period", "30000",
+        "--checkpoint-period", "4000", longest_wait=0.3,
+    )  # fmt: skip
+
+
 def test_small_run(tmp_path, run_arguments):
     killed_equals_whole(
         tmp_path, "InvertedPendulum-v5", "--steps", "12000", *run_arguments, longest_wait=0.3

@@ -36,7 +36,7 @@ from p3s.types import EnvSpec, Params
 class Shards:
     """All learners of a run, in shards; to the training loop it is a `Crew`."""
 
-    stops_anywhere = False
+    stops_anywhere, stride = False, 1
 
     def __init__(self, config: Config, make: Callable[[], Adapter], spec: EnvSpec) -> None:
         self.scheme, self._config = config.scheme, config

@@ -152,6 +152,7 @@ class Config:
         alone = {
             "env_workers": options.env_workers,
             "evaluation_workers": options.evaluation_workers,
+            "replay_device": options.replay_device == "device",
         }
         if options.shards is None:
             message = "engine ray needs a number of shards (--shards 2)"

@@ -57,6 +57,8 @@ class Crew:
 
     stops_anywhere = True
     """Whether it costs little to stop at every time step."""
+    stride = 1
+    """Time steps after which those who only look may look again."""
     learns_at_once = True
     """Whether the updates of a step follow it, or wait for what others collected."""
 

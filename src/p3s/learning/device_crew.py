@@ -70,6 +70,7 @@ class Planned(NamedTuple):
 class DeviceCrew(Crew):
     """Learners of a population, all of them, with environments and replay on one device."""
 
+    stride = 32
     environments: DeviceCopies  # type: ignore[reportIncompatibleVariableOverride]
     experience: DeviceReplay  # type: ignore[reportIncompatibleVariableOverride]
 

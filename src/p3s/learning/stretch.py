@@ -9,8 +9,9 @@
             learn                         with a policy step or without
 
 Everything is a loop whose length is data: one program plays stretches of any length, so bits do not
-depend on where a run stops. That an update includes a policy step is a condition on a number that
-all learners share, so one branch is computed.
+depend on where a run stops. Where every step has the same updates, a pass of the inner loop is
+their pattern, (value only, with policy). Otherwise each update has a condition that all learners
+share, so one branch is computed; that takes a tenth longer.
 """
 
 from __future__ import annotations
@@ -25,12 +26,17 @@ import numpy as np
 from p3s.envs.simulation import Copies, Simulation
 from p3s.experience.rows import pack_on_device, unpack_transitions
 from p3s.learning.devices import compiler_options, library_for
+from p3s.learning.rhythm import EveryStep
 from p3s.schemes import Scheme
 from p3s.types import Array, EnvSpec, Recorded
 
 SOUND, BAD_ACTION, BAD_OBSERVATION, BAD_REWARD = range(4)
 """What was not finite at a step of a copy, the first of them."""
 LARGEST = float(np.finfo(np.float32).max)
+LONGEST_UNIT = 4
+"""The updates of a unit are compiled one by one."""
+FAR = 1024
+"""Updates that are looked at to find out how they repeat."""
 
 
 class Keys(NamedTuple):
@@ -119,12 +125,9 @@ class DeviceStretch:
             (state, now, rows), told = carry
             now, transition, ended, found = self._step(state, now, plan, step, keys, copies)
             rows = _stored(rows, pack_on_device(self._spec, transition), plan.place + step * count)
-            state, metrics = jax.lax.fori_loop(
-                plan.due[step],
-                plan.due[step + 1],
-                partial(learn.update, rows),
-                (state, told.metrics),
-            )
+            passes = plan.due[step] // len(learn.unit), plan.due[step + 1] // len(learn.unit)
+            carry = state, told.metrics
+            state, metrics = jax.lax.fori_loop(*passes, partial(learn.unit_of_updates, rows), carry)
             state = self._end_episodes(state, ended)
             told = Told(
                 told.rewards.at[step].set(transition.reward),
@@ -170,8 +173,8 @@ class Learning:
     def __init__(
         self, scheme: Scheme, spec: EnvSpec, moving: Moving, plan: Plan, keys: Keys
     ) -> None:
-        self._plan, self._key = plan, keys.learn
-        self._kinds = kinds_of_updates(scheme)
+        self._plan, self._kinds = plan, kinds_of_updates(scheme)
+        self.unit = unit_of_updates(scheme)
 
         def learn(with_policy: bool, state: Any, rows: Array, update: Array) -> Any:
             batches = unpack_transitions(spec, rows)
@@ -186,9 +189,19 @@ class Learning:
         num_learners = next(iter(metrics[self._kinds[0]].values())).shape[0]
         self.no_metrics = jnp.zeros((len(plan.with_policy), most, num_learners))
 
-    def update(self, rows: Array, index: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        """One update of every learner, and its metrics in their place."""
-        state, metrics = carry
+    def unit_of_updates(self, rows: Array, index: Array, carry: Any) -> tuple[Any, Array]:
+        """The updates of one pass of the loop."""
+        for place, kind in enumerate(self.unit):
+            carry = self._update(rows, index * len(self.unit) + place, kind, *carry)
+        return carry
+
+    def _update(
+        self, rows: Array, index: Array, kind: bool | None, state: Any, metrics: Array
+    ) -> tuple[Any, Array]:
+        """One update of every learner, and its metrics in their place.
+
+        kind: whether it includes a policy step; None if the plan says.
+        """
         batches = rows[self._plan.places[index]]
         number = self._plan.first_update + index
 
@@ -196,17 +209,33 @@ class Learning:
             after, found = self._learn[kind](state, batches, number)
             return after, _stacked(found, metrics.shape[1])
 
-        if len(self._kinds) == 1:
-            state, values = learn(self._kinds[0])
-        else:
+        if kind is None:
             branches = partial(learn, True), partial(learn, False)
             state, values = jax.lax.cond(self._plan.with_policy[index], *branches)
+        else:
+            state, values = learn(kind)
         return state, metrics.at[index].set(values)
 
 
-def kinds_of_updates(scheme: Scheme) -> list[bool]:
-    """Whether there are updates with a policy step, and without."""
-    return sorted({scheme.with_policy(update, 0, 0) for update in range(1, 1025)})
+def kinds_of_updates(scheme: Scheme) -> tuple[bool, ...]:
+    """Whether there are updates without a policy step, and with one."""
+    return tuple(sorted(set(_first_updates(scheme))))
+
+
+def unit_of_updates(scheme: Scheme) -> tuple[bool | None, ...]:
+    """Whether updates include a policy step, as every time step repeats it; else one unknown."""
+    rhythm, first = scheme.rhythm(), _first_updates(scheme)
+    assert isinstance(rhythm, EveryStep)
+    for length in range(1, LONGEST_UNIT + 1):
+        unit = first[:length]
+        repeats = all(kind == unit[place % length] for place, kind in enumerate(first))
+        if repeats and (length == 1 or rhythm.updates % length == 0):
+            return unit
+    return (None,)
+
+
+def _first_updates(scheme: Scheme) -> tuple[bool, ...]:
+    return tuple(scheme.with_policy(update, 0, 0) for update in range(1, FAR + 1))
 
 
 def _stacked(metrics: Recorded, count: int) -> Array:

@@ -41,12 +41,13 @@ class RunParts:
         self.spec, self.about_spaces = example.env_spec, example.about_spaces()
         self.about_observation = describe_observation(example, algorithm)
         """What becomes of observations that are more than a vector, in a line; None for those."""
-        simulated = functional_of(example.env) is not None and why_on_host(example) is None
+        self.simulated = functional_of(example.env) is not None and why_on_host(example) is None
+        """Whether all environment copies are stepped by one program."""
         example.close()
         self.make = with_spec_check(make, self.spec)
         about_play = self.make, algorithm, self.options.seed
         if self.options.shards is None:
-            self.crew: Any = make_crew(config, self.make, self.spec, overlap, simulated)
+            self.crew: Any = make_crew(config, self.make, self.spec, overlap, self.simulated)
             evaluator = Evaluator(*about_play, self.options.evaluation_workers)
         else:
             self.crew = Shards(config, self.make, self.spec)
