@@ -121,8 +121,8 @@ class Training(RunParts):
             self.check_learners()
             self.begin_evaluation()
         # A checkpoint holds no evaluation under way. So it is put off, but not for ever.
-        in_time = due.overdue or self.callbacks.wait_for_evaluations
-        self.collect_evaluations(wait=last or (due.evaluation and in_time))
+        waits = due.overdue or self.callbacks.wait_for_evaluations
+        self.collect_evaluations(wait=last or (due.evaluation and waits))
         if last or (due.checkpoint and not self.evaluations.under_way):
             self.checkpoint()
 

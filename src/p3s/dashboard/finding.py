@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import printable
+from p3s.report.failures import read_failure
 from p3s.report.formatting import count_text
 from p3s.report.results import check_cell
 from p3s.runs.checksums import parse_json
@@ -114,11 +115,6 @@ def _study(folder: Path, root: Path, found: Search) -> dict[Path, Found]:
 
 def failure_line(path: Path | None) -> str | None:
     """Why a study's run failed, in one line; None if it did not."""
-    try:
-        record = parse_json(b"null" if path is None else read_small(path))
-        lines = [] if record is None else str(record["error"]).strip().splitlines()
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "it failed; the record of why cannot be read"
+    failure = None if path is None else read_failure(path, read_small)
+    lines = [] if failure is None else failure.error.strip().splitlines()
     return printable(lines[0][:500]) if lines else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +22,17 @@ class Failure:
     step: int | None = None
 
 
-def read_failure(path: Path) -> Failure | None:
+def read_failure(path: Path, read: Callable[[Path], bytes] = read_bytes) -> Failure | None:
     """What a failure record says; None if there is no record."""
     try:
-        record = parse_json(read_bytes(path))
-        error, traceback, step = record["error"], record.get("traceback"), record.get("step")
+        record = parse_json(read(path))
+        step = record.get("step")
+        told = str(record["error"]), str(record.get("traceback") or "")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Failure(f"{path} cannot be read")
-    return Failure(str(error), str(traceback or ""), step if is_whole(step) else None)
+    return Failure(*told, step if is_whole(step) else None)
 
 
 def write_failure(path: Path, failure: Failure) -> None:
