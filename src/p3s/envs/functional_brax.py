@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -96,7 +97,8 @@ def make_brax(name: str, max_episode_steps: int | None = None, **arguments: Any)
     known: Mapping[str, Any] = getattr(envs, "_envs", {})
     if known and name not in known:
         raise unknown("brax environment", name, known)
-    made = envs.get_environment(name, **arguments)
+    with _without_notices():
+        made = envs.get_environment(name, **arguments)
     return Checked(BraxEnvironment(made, max_episode_steps), known_as)
 
 
@@ -116,6 +118,9 @@ def make_playground(name: str, max_episode_steps: int | None = None, **overrides
     return Checked(BraxEnvironment(made, limit), known_as)
 
 
-def _without_notices() -> contextlib.AbstractContextManager[Any]:
-    """Leave out what MuJoCo prints where there is no warp, which nothing here needs."""
-    return contextlib.redirect_stdout(io.StringIO())
+@contextlib.contextmanager
+def _without_notices() -> Iterator[None]:
+    """Leave out what is printed of a missing warp, and that Brax is not maintained: docs say so."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore", UserWarning)
+        yield
