@@ -39,9 +39,9 @@ class TestHelpOfTrain:
     def test_the_options_that_matter(self, capsys):
         code, output, _ = call(capsys, "train", "Pendulum-v1", "--help")
         assert code == 0
-        expected = {name.replace("_", "-") for name in ESSENTIAL} - {"num-copies"}
+        expected = {name.replace("_", "-") for name in ESSENTIAL}
         assert options_in(output) == expected
-        assert len(expected) == 20
+        assert len(expected) == 21
         assert output.count("\n") < 60
         assert "--help-all" in output
         assert (
@@ -57,7 +57,7 @@ class TestHelpOfTrain:
         words = ["Ant-v5", "--scheme", "distributed", "--algorithm", "sac", "--seed", "7", "-h"]
         code, output, _ = call(capsys, "train", *words)
         assert code == 0
-        assert {"num-copies"} <= options_in(output)
+        assert {"envs-per-learner"} <= options_in(output)
         assert re.search(r"--seed +Everything random follows from this. \[7\]", output)
         assert call(capsys, "train", "--help")[0] == 0
 

@@ -114,6 +114,14 @@ def test_a_population_in_shards_is_saved_and_loaded(tmp_path):
     assert_same_bits(population.training, again.training)
     observation = np.zeros(3, np.float32)
     assert np.array_equal(population.predict(observation)[0], again.predict(observation)[0])
+    actions = [policy.predict(observation)[0] for policy in population.policies]
+    best = population.policy.about["run"]["learner"]
+    assert np.array_equal(actions[best], population.predict(observation)[0])
+    parameters = population.get_parameters()
+    policies = [value for name, value in parameters.items() if "learners/policy" in name]
+    assert {len(actions), *map(len, policies)} == {4}
+    with pytest.raises(UserError, match="in a run without shards only"):
+        population.set_parameters(parameters)
 
 
 def test_the_chief_hears_of_all_learners(tmp_path):
