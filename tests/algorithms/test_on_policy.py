@@ -206,8 +206,8 @@ class TestFields:
         "hidden_sizes": (8, 6), "minibatch_size": 6, "epochs": 1, "value_steps": 4,
         "normalize_rewards": False,
     }  # fmt: skip
-    elsewhere = ("normalize_observations", "rollout_steps", "scale_images")
-    """Used by the loop, see below."""
+    elsewhere = ("normalize_observations", "rollout_steps", "scale_images", "learning_rate_steps")
+    """Used by the loop, see below; by a schedule, see test_schedules."""
 
     def history(self, made, numbers):
         traced = dataclasses.replace(made, **numbers)

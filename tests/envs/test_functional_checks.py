@@ -131,7 +131,7 @@ BROKEN = {
     Zero: "step_limit of Zero must be at least 1, or None: 0",
     ResetsItself: "ResetsItself resets itself, and the last observation of an episode is lost",
     Dicts: "observation of Dicts does not have the names of its space",
-    object: "the callable made a object, neither a gymnasium.Env nor a functional environment",
+    object: "the callable has to make a gymnasium.Env or a functional environment, not object",
 }
 
 
@@ -189,7 +189,7 @@ class TestByName:
             ("worlds_of_mine:Careless", "step of worlds_of_mine:Careless cannot be compiled: Conc"),
             ("worlds_of_mine:mak", "unknown environment .*: did you mean worlds_of_mine:make"),
             ("worlds_of_mine:limit", "unknown environment 'worlds_of_mine:limit': did you mean "),
-            ("worlds_of_mine:nothing", "worlds_of_mine:nothing made a list, neither a gymnasium"),
+            ("worlds_of_mine:nothing", "worlds_of_mine:nothing has to make a gymnasium.Env"),
             ("worlds_of_mine:wrong", "cannot be made: RuntimeError: no motor"),
             ("brx:ant", "brx is no module, nor one of the prefixes .*: did you mean brax:ant"),
             ("worlds_of_min:make", "worlds_of_min is no module, nor one of the prefixes func"),

@@ -151,7 +151,7 @@ class TestExactResume:
         with pytest.raises(UserError, match=r"metrics\.jsonl is shorter than at the checkpoint"):
             opening.reopen(tmp_path / "run", steps=800)
         assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == b""
-        with pytest.raises(UserError, match="holds a run of 'p3s train'"):
+        with pytest.raises(UserError, match="holds a run with its records"):
             Population("InvertedPendulum-v5", **SMALL).save(tmp_path / "run")
 
     def test_not_to_fewer_steps_than_there_are(self, tmp_path):

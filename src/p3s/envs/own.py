@@ -76,8 +76,8 @@ def _environment(
     functional = as_functional(made, name)
     if functional is None:
         hint = ": one environment, not a vector of them" * hasattr(made, "num_envs")
-        what = f"neither a gymnasium.Env nor a functional environment{hint}"
-        raise UserError(f"{maker} made a {type(made).__name__}, {what}")
+        what = f"a gymnasium.Env or a functional environment, not {type(made).__name__}{hint}"
+        raise UserError(f"{maker} has to make {what}")
     if known is not None:
         _made[known] = functional
     return OnHost(functional, name or type(made).__name__, render_mode)
