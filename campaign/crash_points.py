@@ -26,7 +26,7 @@ from campaign import Result
 from campaign.simulated_disk import Crash, Operation, RecordedDisk, digest, using, write_tree
 from p3s.config.spec import RunSpec
 from p3s.errors import UserError
-from p3s.hub import HubName
+from p3s.policies.hub import HubName
 from p3s.runs import checkpoints, opening
 from p3s.runs.records import STREAMS
 from p3s.sharing.bundle import CARD, FILES, Bundle, write_bundle

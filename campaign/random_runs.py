@@ -15,7 +15,7 @@ from campaign.processes import Command
 from p3s.algorithms import ALGORITHMS
 from p3s.config.run import resolve
 from p3s.errors import UserError
-from p3s.extras import require_optuna
+from p3s.machine import require_optuna
 from p3s.schemes import SCHEMES
 from p3s.tuning.storage import open_storage
 from p3s.tuning.workers import MOST_DEATHS

@@ -35,7 +35,7 @@ IN_FUNCTIONS = {
     "cli.study_actions -> study.on_ray": "needs ray, an extra",
     "cluster.places -> cluster.on_ray": "needs ray, an extra",
     "callbacks -> policies.film": "only with video_period: needs an extra",
-    "callbacks -> trained": "a run imports the callbacks",
+    "callbacks -> policies.trained": "a run imports the callbacks",
     "envs -> envs.functional_delay": "needs jax, which workers that only play do without",
     "envs.workers -> envs.device_copies": "needs jax, which workers that only play do without",
     "envs -> envs.on_host": "needs jax, which workers that only play do without",

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from p3s.networks import Network
     from p3s.plugins.loading import register
     from p3s.policies.policy import Policy
+    from p3s.policies.trained import evaluate, load
     from p3s.population import Population
     from p3s.report.export import load_results
-    from p3s.trained import evaluate, load
 
 _MODULES = {
     "Network": "p3s.networks",
@@ -29,9 +29,9 @@ _MODULES = {
     "TrainingStopped": "p3s.errors",
     "UserError": "p3s.errors",
     "cosine": "p3s.fields.schedules",
-    "evaluate": "p3s.trained",
+    "evaluate": "p3s.policies.trained",
     "linear": "p3s.fields.schedules",
-    "load": "p3s.trained",
+    "load": "p3s.policies.trained",
     "load_results": "p3s.report.export",
     "make_env": "p3s.envs",
     "register": "p3s.plugins.loading",

@@ -21,7 +21,7 @@ callbacks has the bits of one without.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +155,7 @@ class EvaluateOn(Every):
         self.name = name or (env if isinstance(env, str) else getattr(env, "__name__", "other"))
 
     def act(self, training: Training) -> Any:
-        from p3s.trained import evaluate
+        from p3s.policies.trained import evaluate
 
         returns = evaluate(training.policy(), self.env, self.episodes, training.options.seed)
         training.record({f"eval_on/{self.name}": float(returns.mean())})
@@ -251,3 +251,23 @@ __all__ = [
     "StopAt",
     "StopWithoutImprovement",
 ]
+
+
+def sorted_listeners(
+    given: Callback | Callable[..., Any] | Sequence[Callback | Callable[..., Any]] | None,
+) -> tuple[list[Callback], list[Callable[..., Any]]]:
+    """The callbacks and the functions among those who listen."""
+    one = callable(given) or isinstance(given, Callback)
+    listeners: list[Any] = [given] if one else list(given or ())  # type: ignore[reportArgumentType]
+    for each in listeners:
+        if isinstance(each, type) or not (callable(each) or isinstance(each, Callback)):
+            known = "a function or an instance of p3s.callbacks.Callback"
+            raise UserError(f"a callback is {known}, not {each!r}")
+    own = [each for each in listeners if isinstance(each, Callback)]
+    return own, [each for each in listeners if not isinstance(each, Callback)]
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a function is called in messages."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    return "a function" if "<lambda>" in name else name.split("<locals>.")[-1]

@@ -1,10 +1,14 @@
-"""This machine: its cores and its memory, and how work is split over them."""
+"""This machine: its cores and its memory, how work is split over them, and optional packages."""
 
 from __future__ import annotations
 
+import importlib
 import os
+from typing import Any
 
 import numpy as np
+
+from p3s.errors import UserError
 
 
 def available_cores() -> list[int]:
@@ -34,3 +38,29 @@ def equal_parts(count: int, num_parts: int) -> list[range]:
     """0 to count - 1 in parts of equal size, as far as that is possible."""
     parts = np.array_split(np.arange(count), num_parts)
     return [range(int(part[0]), int(part[-1]) + 1) for part in parts]
+
+
+def needed(what: str, extra: str, *modules: str) -> Any:
+    """The last of these modules of an extra; UserError says what needs them if one is missing."""
+    try:
+        return [importlib.import_module(module) for module in modules][-1]
+    except ImportError as error:
+        raise UserError(f"{what}: pip install 'p3s[{extra}]'") from error
+
+
+def require_matplotlib() -> Any:
+    """matplotlib, which draws figures."""
+    what = "drawing figures requires matplotlib"
+    return needed(what, "study", "matplotlib.figure", "matplotlib")
+
+
+def require_polars() -> Any:
+    """polars, which makes tables of results."""
+    return needed("tables of results require polars", "study", "polars")
+
+
+def require_optuna() -> Any:
+    """optuna, which proposes what trials try."""
+    optuna = needed("p3s tune requires optuna", "tune", "optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -11,16 +11,16 @@ from typing import Any, Self
 import gymnasium
 import numpy as np
 
-from p3s.callbacks import Callback, Callbacks
+from p3s.callbacks import Callback, Callbacks, name_of, sorted_listeners
 from p3s.config.presets import DEFAULT_PRESET
 from p3s.config.run import FROM_LENGTH, resolve_spec
 from p3s.config.spec import RunSpec
 from p3s.envs import Delay, EnvSource
 from p3s.errors import TrainingStopped, UserError, note
-from p3s.learn_arguments import name_of, refuse_words_of_others, sorted_listeners, whole_steps
+from p3s.fields.names import refuse_words_of_others
 from p3s.learning import devices
 from p3s.policies.policy import Policy
-from p3s.progress import TrainingProgress
+from p3s.report.progress import TrainingProgress
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
 from p3s.runs.opening import MakeEnv
@@ -155,7 +155,7 @@ class Population:
             message = "learn goes on and counts on: a new Population begins anew"
             raise UserError(f"{message} (reset_num_timesteps=False)")
         training = self._training
-        until = self.num_steps + whole_steps(total_timesteps if steps is None else steps)
+        until = self.num_steps + _whole_steps(total_timesteps if steps is None else steps)
         own, functions = sorted_listeners(callback)
         self._check_length(until)
 
@@ -338,3 +338,17 @@ def _unpickled(cls: type[Population], content: dict[str, bytes], env: Any) -> Po
             (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
             (Path(name) / path).write_bytes(data)
         return cls.load(name, env, trust=True)  # who unpickles trusts already
+
+
+def _whole_steps(steps: Any) -> int:
+    """A number of steps; UserError for what is none."""
+    if steps is None:
+        raise UserError("say how many steps to learn: learn(100_000)")
+    if isinstance(steps, np.number):
+        steps = steps.item()
+    whole = isinstance(steps, int | float) and not isinstance(steps, bool)
+    if not whole or steps % 1 != 0:
+        raise UserError(f"steps must be a whole number, not {steps!r}")
+    if steps < 1:
+        raise UserError(f"steps must be at least 1, not {steps}")
+    return int(steps)

@@ -18,7 +18,7 @@ import pytest
 import p3s
 from p3s.cli import main
 from p3s.envs import EnvName
-from p3s.hub import HubName
+from p3s.policies.hub import HubName
 from p3s.policies.policy import Policy
 from p3s.runs.checksums import with_checksum
 from p3s.sharing.bundle import FILES

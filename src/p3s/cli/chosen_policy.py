@@ -11,10 +11,10 @@ import tyro
 from p3s.cli.arguments import Flag, Wrappers, literal
 from p3s.envs import EnvName, parse_name
 from p3s.errors import UserError
-from p3s.hub import is_hub_name
+from p3s.policies.hub import is_hub_name
 from p3s.policies.policy import Policy
+from p3s.policies.trained import load
 from p3s.runs.best_policy import BEST
-from p3s.trained import load
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from p3s.cli.chosen_policy import ChosenPolicy, PlayedOn
-from p3s.trained import evaluate
+from p3s.policies.trained import evaluate
 
 
 @dataclass(frozen=True, kw_only=True)

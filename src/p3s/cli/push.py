@@ -11,7 +11,7 @@ import tyro
 
 from p3s.cli.arguments import Flag, Run
 from p3s.errors import UserError
-from p3s.hub import check_token, parse_hub_name, publish
+from p3s.policies.hub import check_token, parse_hub_name, publish
 from p3s.sharing.bundle import FILES, Bundle, write_bundle
 
 

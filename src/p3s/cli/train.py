@@ -27,7 +27,7 @@ from p3s.config.spec import Method, RunSpec, misplaced, owners_of
 from p3s.errors import ShardLost, TrainingStopped, UserError
 from p3s.fields.names import ELSEWHERE, FAMILIAR, RENAMED, RENAMED_WORDS, UPDATES, updates_per_step
 from p3s.learning import devices
-from p3s.progress import TrainingProgress
+from p3s.report.progress import TrainingProgress
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST

@@ -16,9 +16,8 @@ from p3s.cli.console import table_console
 from p3s.cli.train import Output, parse_spec
 from p3s.config.run import Config, resolve_spec
 from p3s.errors import UserError
-from p3s.extras import require_optuna
 from p3s.learning import devices
-from p3s.machine import available_cores, core_shares
+from p3s.machine import available_cores, core_shares, require_optuna
 from p3s.report.formatting import count_text, duration_text
 from p3s.study.estimate import TIMED_SECONDS, on_cores, pace_of
 from p3s.tuning.asked import search_spaces

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from p3s.errors import UserError
 
 RENAMED = {
     "discount": "discount_factor",
@@ -92,3 +94,11 @@ def new_name(key: str, known: set[str]) -> str:
     if key == "num_learners" and key not in known and "envs_per_learner" in known:
         return "envs_per_learner"  # of `distributed`
     return RENAMED.get(key, key) if key not in known else key
+
+
+def refuse_words_of_others(names: Iterable[str]) -> None:
+    """Answer an argument of another library's `learn` with what it is here."""
+    for name in names:
+        if name in IN_LEARN:
+            raise UserError(f"learn takes no {name}: {IN_LEARN[name]}", name)
+        raise TypeError(f"learn() got an unexpected keyword argument {name!r}")

@@ -10,7 +10,7 @@ from typing import Any
 from p3s import keys
 from p3s.envs import Adapter
 from p3s.envs.episodes import play_episodes
-from p3s.extras import needed
+from p3s.machine import needed
 from p3s.policies.policy import Policy
 
 FORMATS = (".mp4", ".gif")

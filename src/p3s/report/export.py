@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import UserError
-from p3s.extras import require_polars
+from p3s.machine import require_polars
 from p3s.report.references import Reference
 from p3s.report.results import Results, RunResult, read_results
 from p3s.report.statistics import standard_deviation

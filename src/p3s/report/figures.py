@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.extras import require_matplotlib
+from p3s.machine import require_matplotlib
 from p3s.report.curves import Curve
 from p3s.report.guidance import distances, lineage_strip
 from p3s.report.page import Report

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from p3s.errors import UserError, in_words, note
-from p3s.hub import POLICY, HubName
 from p3s.policies.film import film
+from p3s.policies.hub import POLICY, HubName
 from p3s.policies.policy import Policy
+from p3s.policies.trained import evaluate, load
 from p3s.report.curves import method_curve
 from p3s.report.figures import save_curves
 from p3s.report.results import Results, read_run
@@ -34,7 +35,6 @@ from p3s.runs.provenance import version_of
 from p3s.runs.records import read_config
 from p3s.runs.trust import SIGNATURE
 from p3s.sharing.card import card_text
-from p3s.trained import evaluate, load
 
 CARD, CONFIG, RESULTS, CURVE, FILM = (
     "README.md", "config.json", "results.json", "curve.png", "replay.mp4",

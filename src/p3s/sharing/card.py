@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from p3s.envs import EnvName
-from p3s.hub import HubName, require_hub
+from p3s.policies.hub import HubName, require_hub
 from p3s.runs.trust import modules_in
 
 TASK = "reinforcement-learning"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from p3s.extras import require_matplotlib
+from p3s.machine import require_matplotlib
 from p3s.theory.draws import random_updates
 from p3s.theory.lemmas import (
     DISCOUNT_LIMIT,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from p3s.config.run import Config, resolve_spec
 from p3s.config.spec import RunSpec
-from p3s.extras import require_optuna
+from p3s.machine import require_optuna
 from p3s.plugins.loading import import_module
 from p3s.tuning.spaces import Space, space_from_json
 

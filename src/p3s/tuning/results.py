@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from p3s.config.run_file import run_file_text
-from p3s.extras import require_optuna
+from p3s.machine import require_optuna
 from p3s.report.formatting import score_text, share_text
 from p3s.runs.files import write_text
 from p3s.tuning.study import Tuning

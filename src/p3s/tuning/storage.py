@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from p3s.errors import UserError
-from p3s.extras import require_optuna
 from p3s.fields.checks import is_count
+from p3s.machine import require_optuna
 from p3s.runs.files import make_folder, open_regular, truncate
 from p3s.runs.locks import wait_for_lock
 

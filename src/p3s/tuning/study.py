@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from p3s import keys
 from p3s.config.run import resolve_spec
 from p3s.errors import UserError
-from p3s.extras import require_optuna
+from p3s.machine import require_optuna
 from p3s.runs.files import make_folder
 from p3s.runs.locks import try_lock, wait_for_lock
 from p3s.tuning.declaration import VERSION, Declaration, Proposals, flat

@@ -24,8 +24,8 @@ import numpy as np
 from p3s.callbacks import Callback, StopRule
 from p3s.envs.mujoco_setup import warn_once
 from p3s.errors import UserError
-from p3s.extras import require_optuna
 from p3s.learning import devices
+from p3s.machine import require_optuna
 from p3s.study.worker import FAILED, STOPPED, StopRequest, discard_checkpoints, open_run
 from p3s.train import Training
 from p3s.tuning.declaration import Proposals

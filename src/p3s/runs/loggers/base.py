@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from p3s.extras import needed
+from p3s.machine import needed
 from p3s.runs.files import write_text
 from p3s.runs.loggers.scalars import scalars_of
 

@@ -12,7 +12,7 @@ import numpy as np
 from p3s.envs import Delay, EnvName, EnvSource
 from p3s.errors import UserError
 from p3s.evaluation import Evaluator
-from p3s.hub import fetch_policy, is_hub_name, parse_hub_name
+from p3s.policies.hub import fetch_policy, is_hub_name, parse_hub_name
 from p3s.policies.policy import Policy
 from p3s.runs import opening
 from p3s.runs.best_policy import BEST, LAST

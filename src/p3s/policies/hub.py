@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from p3s.errors import UserError, note
-from p3s.extras import needed
+from p3s.machine import needed
 from p3s.runs.best_policy import LAST
 
 PREFIX = "hub:"

@@ -8,11 +8,11 @@ import re
 import pytest
 from rich.console import Console
 
-from p3s import progress
 from p3s.cli.advice import cost_of
 from p3s.config.run import resolve
 from p3s.envs import parse_name
-from p3s.progress import TrainingProgress
+from p3s.report import progress
+from p3s.report.progress import TrainingProgress
 from tests.helpers import small_training
 
 
