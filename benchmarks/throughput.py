@@ -1,6 +1,7 @@
 """Throughput of p3s beside Stable-Baselines3, SBX and the machine's matrix-product limit.
 
     make bench      or      python benchmarks/throughput.py [--rounds 8] [--seconds 2] [--only NAME]
+    python benchmarks/throughput.py --before CHECKOUT        two versions of p3s in turns
 
 TD3 on HalfCheetah-v5, networks 400-300, batch 100, one update per environment step of a learner,
 10,000 random steps before the first update (the paper's T_initial), unless a case says otherwise.
@@ -19,6 +20,8 @@ within a round.
     one evaluation    50 episodes of HalfCheetah-v5, nothing else running
     evaluated         10 episodes every 4000 steps: the paper's protocol (every learner and the
                       champion again), SB3's EvalCallback; a turn is one period
+
+--before takes another checkout of p3s, whose own copy of this script measures its p3s.
 """
 
 from __future__ import annotations
@@ -52,6 +55,9 @@ OBSERVATION, ACTION, HIDDEN, BATCH = 17, 6, (400, 300), 100
 RANDOM_STEPS, EVALUATION_PERIOD, EVALUATION_EPISODES = 10_000, 4000, 10
 SLEEP, SLEEPING_COPIES = 0.005, 16
 FOREVER = 10**9
+CHECKOUT = Path(__file__).resolve().parent.parent
+BEFORE = ", before"
+"""What the name of a case of another checkout ends with."""
 WARM_UP = 1.0
 """Seconds of a turn before it counts: memory that was not used for long may have to come back."""
 
@@ -353,12 +359,13 @@ def serve(case: list[str]) -> None:
 class Case:
     """A process that stands still until it has its turn."""
 
-    def __init__(self, case: list[str]) -> None:
-        command = [sys.executable, __file__, "--case", *case]
+    def __init__(self, case: list[str], checkout: Path) -> None:
+        command = [sys.executable, str(checkout / "benchmarks/throughput.py"), "--case", *case]
         pipe, self._said = subprocess.PIPE, tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=self._said, text=True
-        )
+            command, stdin=pipe, stdout=pipe, stderr=self._said, text=True,
+            env={**os.environ, "PYTHONPATH": str(checkout / "src")},
+        )  # fmt: skip
         self.error: str | None = None
         self._read()
 
@@ -413,6 +420,12 @@ def compare(measured: dict[str, dict[str, list[dict]]]) -> list[dict]:
             key = "gflops" if theirs == "limit" else "steps_per_second"
             value = median_ratio(rounds[ours], key, rounds[theirs], rate_key(theirs))
         found.append({"comparison": name, "measured": value, "goal": goal})
+    for rounds in measured.values():
+        for name in [name for name in rounds if rounds.get(name + BEFORE)]:
+            value = median_ratio(
+                rounds[name], "steps_per_second", rounds[name + BEFORE], "steps_per_second"
+            )
+            found.append({"comparison": f"{name} / before", "measured": value, "goal": None})
     return found
 
 
@@ -437,15 +450,21 @@ def table(measured: dict[str, dict[str, list[dict]]], errors: dict[str, str]) ->
 
 def measure(
     group: dict[str, list[str]],
+    before: Path | None,
     rounds: int,
     seconds: float,
     warm_up: float,
     errors: dict[str, str],
 ) -> dict[str, list[dict]]:
     """What the cases of a group measured, round by round."""
+    started = [(name, arguments, CHECKOUT) for name, arguments in group.items()]
+    if before is not None:
+        p3s = {name: arguments for name, arguments in group.items() if arguments[0] == "p3s"}
+        started = [(name, arguments, CHECKOUT) for name, arguments in p3s.items()]
+        started += [(name + BEFORE, arguments, before) for name, arguments in p3s.items()]
     cases: dict[str, Case] = {}
-    for name, arguments in group.items():
-        case = Case(arguments)
+    for name, arguments, checkout in started:
+        case = Case(arguments, checkout)
         print(f"  {name}: {case.error or 'ready'}", file=sys.stderr, flush=True)
         if case.error is None:
             cases[name] = case
@@ -473,6 +492,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8, help="turns of every case")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--only", nargs="+", choices=GROUPS, help="groups to measure")
+    parser.add_argument("--before", type=Path, help="another checkout, whose p3s takes turns")
     parser.add_argument("--out", type=Path, default=Path("bench.json"))
     parser.add_argument("--case", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -486,7 +506,9 @@ def main() -> None:
         # A turn of these is a whole period, of the slowest case most of a minute.
         whole = name == "evaluated"
         rounds, warm_up = (min(options.rounds, 3), 0.0) if whole else (options.rounds, WARM_UP)
-        measured[name] = measure(GROUPS[name], rounds, options.seconds, warm_up, errors)
+        measured[name] = measure(
+            GROUPS[name], options.before, rounds, options.seconds, warm_up, errors
+        )
     machine = {"cores": os.cpu_count(), "system": platform.platform()}
     written = {"machine": machine, "comparisons": compare(measured), "rounds": measured}
     options.out.write_text(json.dumps(written, indent=2) + "\n")
