@@ -269,7 +269,13 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("scheme", WHOLE, ids=lambda made: made.name)
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(made, id=made.name, marks=pytest.mark.slow if made is DeadPull else ())
+        for made in WHOLE
+    ],
+)
 def test_a_broken_scheme_is_told_in_one_sentence(scheme):
     with pytest.raises(ContractError) as told:
         check_scheme(scheme)
