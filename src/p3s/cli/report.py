@@ -14,6 +14,7 @@ from p3s.report.page import build_report, render_report
 from p3s.report.results import Results, read_results
 from p3s.report.run_page import PAGE, write_run_page
 from p3s.runs.files import write_text
+from p3s.tuning.page import is_search, write_search_page
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Options:
         tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS|STUDY|TABLE")
     ]
     """Run folders, folders that contain runs, a study's folder, or tables (.parquet, .csv) that p3s
-    study export wrote; one run gets its own page."""
+    study export wrote; one run gets its own page, and so does a search of p3s tune."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """Page to write; report.html in the one folder given, or here, unless given."""
     figures: Path | None = None
@@ -42,6 +43,10 @@ def run_report(options: Options) -> list[Path]:
         from p3s.report.figures import require_matplotlib
 
         require_matplotlib()
+    if len(options.runs) == 1 and is_search(options.runs[0]):
+        if options.figures is not None:
+            raise UserError("figures are drawn of runs: give the folder of the trials", "figures")
+        return [write_search_page(options.runs[0], out, options.title)]
     single = len(options.runs) == 1 and (options.runs[0] / "config.json").is_file()
     if single:
         write_run_page(options.runs[0], out, options.title)

@@ -22,7 +22,9 @@ from p3s.report.formatting import count_text, duration_text
 from p3s.study.estimate import TIMED_SECONDS, on_cores, pace_of
 from p3s.tuning.asked import search_spaces
 from p3s.tuning.declaration import Declaration, Proposals
-from p3s.tuning.results import importances, leave_best, trial_table
+from p3s.tuning.page import leave_page
+from p3s.tuning.results import importance_line, leave_best, trial_table
+from p3s.tuning.storage import JOURNAL
 from p3s.tuning.study import Tuning, counted
 from p3s.tuning.workers import Goal, Workers
 
@@ -80,7 +82,7 @@ def run(arguments: list[str]) -> int:
     folder = output.out or KEPT / name
     tuning = Tuning(
         folder,
-        options.storage or str(folder / "journal.log"),
+        options.storage or str(folder / JOURNAL),
         name,
         Proposals(options.sampler, options.pruner, options.startup_trials),
     )
@@ -129,7 +131,7 @@ def _search(tuning: Tuning, options: Options, config: Config, log: tuple[str, ..
         _print(console, _time(seconds, missing, options))
     code = Workers(tuning, goal, console, seconds).run()
     console.print(trial_table(tuning))
-    found = [importances(tuning), *leave_best(tuning, log)]
+    found = [importance_line(tuning.study), *leave_best(tuning, log), leave_page(tuning)]
     if code:
         states = counted(tuning.trials)
         finished = f"{states['finished']} of {options.trials} trials are finished"

@@ -145,7 +145,8 @@ def _reference_marks(reference: Reference | None) -> list[dict[str, Any]]:
 
 
 @cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A template of this package, which escapes every string."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -157,7 +158,18 @@ def _template() -> jinja2.Template:
         "score": score_text, "ratio": ratio_text, "ratios": interval_text, "p": p_text,
         "share": share_text,
     }  # fmt: skip
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
+
+
+def shared(script: str, data: dict[str, Any]) -> dict[str, str]:
+    """What every page has: its version, style, charts, a script of its own, and their data."""
+    scripts = ("charts.js", script)
+    return {
+        "version": metadata.version("p3s"),
+        "style": (TEMPLATES / "page.css").read_text(encoding="utf-8"),
+        "script": "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in scripts),
+        "data": embed_json(data),
+    }
 
 
 def render(results: Results, data: dict[str, Any], **context: Any) -> str:
@@ -169,14 +181,9 @@ def render(results: Results, data: dict[str, Any], **context: Any) -> str:
          "time": duration_text(run.evaluations[-1]["seconds"])}
         for run in results.runs
     ]  # fmt: skip
-    return _template().render(
+    return template("page.html.j2").render(
         title=results.title,
-        version=metadata.version("p3s"),
-        style=(TEMPLATES / "page.css").read_text(encoding="utf-8"),
-        script="\n".join(
-            (TEMPLATES / name).read_text(encoding="utf-8") for name in ("charts.js", "page.js")
-        ),
-        data=embed_json(data),
+        **shared("page.js", data),
         panels=[panel["name"] for panel in data["panels"]],
         has_chief=bool(data["chief"]),
         failures=results.failures,

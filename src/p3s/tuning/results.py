@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,43 +27,60 @@ def trial_table(tuning: Tuning) -> Table:
     """All trials, the best first."""
     spaces = tuning.declared.spaces
     table = Table("trial", "state", "score", *spaces, box=None, pad_edge=False)
-    for trial in sorted(tuning.trials, key=_rank):
-        params = [
-            _text(space.value(trial.params[name])) if name in trial.params else "-"
-            for name, space in spaces.items()
-        ]
+    for trial in sorted(tuning.trials, key=rank):
+        params = [param_text(trial, name) for name in spaces]
         state = STATES.get(trial.state.name, trial.state.name.lower())
-        table.add_row(str(trial.number), state, score_text(_value(trial)), *params)
+        table.add_row(str(trial.number), state, score_text(value_of_trial(trial)), *params)
     return table
 
 
-def _rank(trial: Any) -> tuple[bool, float, int]:
-    value = _value(trial)
-    complete = trial.state.name == "COMPLETE"
-    return not complete, 0.0 if value is None else -value, trial.number
+def rank(trial: Any) -> tuple[bool, float, int]:
+    """The order of a table of trials: complete ones first, the best of them first."""
+    value = value_of_trial(trial)
+    return trial.state.name != "COMPLETE", 0.0 if value is None else -value, trial.number
 
 
-def _value(trial: Any) -> float | None:
+def value_of_trial(trial: Any) -> float | None:
+    """The score of a trial that has ended, if it has one."""
     return trial.value if trial.state.is_finished() else None
 
 
-def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def param_text(trial: Any, name: str) -> str:
+    """What a trial tried for a field."""
+    return value_text(trial.params[name]) if name in trial.params else "–"
 
 
-def importances(tuning: Tuning) -> str | None:
-    """What the score depended on, in one line; None with too few trials."""
-    complete = [trial for trial in tuning.trials if trial.state.name == "COMPLETE"]
+def value_text(param: Any) -> str:
+    """A value as it reads; choices are kept as JSON."""
+    if isinstance(param, str):
+        with contextlib.suppress(ValueError):
+            param = json.loads(param)
+    return f"{param:.4g}" if isinstance(param, float) else str(param)
+
+
+def importances(study: Any) -> dict[str, float]:
+    """The share of each field in how scores differ, the largest first; none with few trials."""
+    complete = [trial for trial in study.get_trials(deepcopy=False) if is_complete(trial)]
     if len(complete) < LEAST_FOR_IMPORTANCE or len({trial.value for trial in complete}) < 2:
-        return None
+        return {}
     importance = require_optuna().importance
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = importance.get_param_importances(
-            tuning.study, evaluator=importance.PedAnovaImportanceEvaluator()
+        return importance.get_param_importances(
+            study, evaluator=importance.PedAnovaImportanceEvaluator()
         )
+
+
+def importance_line(study: Any) -> str | None:
+    """What the score depended on, in one line; None with too few trials."""
+    found = importances(study)
     shares = ", ".join(f"{name} {share_text(share)}" for name, share in found.items())
-    return f"importances (PED-ANOVA, {len(complete)} complete trials): {shares}"
+    return f"importances (PED-ANOVA over complete trials): {shares}" if found else None
+
+
+def is_complete(trial: Any) -> bool:
+    """Whether a trial has ended by itself, not pruned and not failed."""
+    return trial.state.name == "COMPLETE"
 
 
 def leave_best(tuning: Tuning, log: tuple[str, ...]) -> Iterator[str]:

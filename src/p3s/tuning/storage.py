@@ -17,6 +17,8 @@ from p3s.machine import require_optuna
 from p3s.runs.files import make_folder, open_regular, truncate
 from p3s.runs.locks import wait_for_lock
 
+JOURNAL = "journal.log"
+"""The journal of a search in its folder, unless another storage was chosen."""
 BEGINNING = b'{"op_code":'
 """Of every entry."""
 KINDS = 11

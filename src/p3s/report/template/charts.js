@@ -108,7 +108,7 @@ function nearest(xs, x) {
 }
 
 // A line chart in `host`. spec: {label, xName, xFormat, series, log, zero, range, marks, height};
-// a series: {name, color, x, y, low, high, lines, around, counts}. Another call redraws the chart.
+// a series: {name, color, x, y, low, high, lines, around, counts, points}. Another call redraws the chart.
 function lineChart(host, spec) {
   host.chart = host.chart || prepare(host);
   if (host.chart.spec && host.chart.spec.xName !== spec.xName) host.chart.at = null;
@@ -303,6 +303,12 @@ function drawSeries(svg, spec, state, left, right, clip) {
     }
   }
   for (const each of spec.series) {
+    if (each.points) {
+      each.y.forEach((value, index) => {
+        if (known(value)) node("circle", { class: "dot", r: 4, cx: state.toX(each.x[index]), cy: state.toY(value), style: `fill:${colorOf(each.color)}` }, svg);
+      });
+      continue;
+    }
     const dash = dashOf(each);
     const single = each.y.filter(known).length === 1;
     const attributes = { class: "line", "data-series": each.name, d: pathOf(each.x, each.y, state.toX, state.toY), style: `stroke:${colorOf(each.color)}` };
