@@ -30,6 +30,7 @@ IN_FUNCTIONS = {
     "cli.compare -> report.figures": "only with --out: needs matplotlib, an extra",
     "cli.report -> report.figures": "only with --figures: needs matplotlib, an extra",
     "cli.report -> report.tables": "only with --figures",
+    "cli.report -> tuning.page": "only of a search: needs optuna, an extra, and jax",
     "cli.study -> cli.study_actions": "a mistyped name is told before jax is imported",
     "cli.study_actions -> report.export": "needs polars, an extra",
     "cli.study_actions -> study.on_ray": "needs ray, an extra",

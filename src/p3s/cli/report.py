@@ -14,7 +14,7 @@ from p3s.report.page import build_report, render_report
 from p3s.report.results import Results, read_results
 from p3s.report.run_page import PAGE, write_run_page
 from p3s.runs.files import write_text
-from p3s.tuning.page import is_search, write_search_page
+from p3s.tuning.storage import is_search
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ def run_report(options: Options) -> list[Path]:
     if len(options.runs) == 1 and is_search(options.runs[0]):
         if options.figures is not None:
             raise UserError("figures are drawn of runs: give the folder of the trials", "figures")
+        from p3s.tuning.page import write_search_page
+
         return [write_search_page(options.runs[0], out, options.title)]
     single = len(options.runs) == 1 and (options.runs[0] / "config.json").is_file()
     if single:

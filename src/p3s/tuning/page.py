@@ -57,11 +57,6 @@ class Axis:
         return [(self.place(each), value_text(each)) for each in shown]
 
 
-def is_search(folder: Path) -> bool:
-    """Whether a folder is that of a search with its journal."""
-    return (folder / JOURNAL).is_file() and (folder / "trials").is_dir()
-
-
 def write_search_page(folder: Path, out: Path | None = None, title: str | None = None) -> Path:
     """Write the page of a search whose journal is in its folder."""
     storage = open_storage(str(folder / JOURNAL))

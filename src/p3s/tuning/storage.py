@@ -25,6 +25,11 @@ KINDS = 11
 """Kinds of entries in a journal of Optuna 4 and 5."""
 
 
+def is_search(folder: Path) -> bool:
+    """Whether a folder is that of a search with its journal."""
+    return (folder / JOURNAL).is_file() and (folder / "trials").is_dir()
+
+
 def open_storage(storage: str) -> Any:
     """Optuna's storage for a file, or for a URL of a database; UserError says what is wrong."""
     optuna = require_optuna()
