@@ -34,6 +34,7 @@ IN_FUNCTIONS = {
     "cli.study -> cli.study_actions": "a mistyped name is told before jax is imported",
     "cli.study_actions -> report.export": "needs polars, an extra",
     "cli.study_actions -> study.on_ray": "needs ray, an extra",
+    "cli.tune -> study.on_ray": "needs ray, an extra",
     "cluster.places -> cluster.on_ray": "needs ray, an extra",
     "callbacks -> policies.film": "only with video_period: needs an extra",
     "callbacks -> policies.trained": "a run imports the callbacks",

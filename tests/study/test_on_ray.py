@@ -91,7 +91,7 @@ def test_a_folder_that_is_not_seen_there_is_sent(toml, expected, tmp_path):
     study = find_study(str(toml))
     cells, folder = make_cells(study), StudyFolder(tmp_path / "study")
     folder.write(study, cells)
-    launcher = RayLauncher(folder, None, 1, 0, 2)
+    launcher = RayLauncher(folder.path, None, 1, 0, 2)
     launcher.close()  # so that nobody finds the token
     assert Scheduler(folder, cells, SchedulerOptions(2), Silent(), launcher).run() == 0
     assert results(tmp_path / "study") == expected

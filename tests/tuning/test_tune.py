@@ -19,7 +19,7 @@ from p3s.tuning.declaration import Declaration, Proposals
 from p3s.tuning.results import importances, leave_best
 from p3s.tuning.study import Tuning
 from p3s.tuning.trial import TrialRun, value_of
-from tests.helpers import call, p3s_process, record
+from tests.helpers import call, p3s_process, processes_below, record
 
 pytest.importorskip("optuna")
 
@@ -226,6 +226,22 @@ def test_a_search_survives_kill(tmp_path, capsys, victim):
     assert len(states(folder)) == 4
     command = re.search("to train it: p3s (.*)", output)[1].split()
     assert call(capsys, *command, "--steps", 200, "--out", tmp_path / "best")[0] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("turn_on_ray")
+def test_a_search_on_a_cluster_survives_a_lost_trial(tmp_path):
+    pytest.importorskip("ray")
+    folder = tmp_path / "search"
+    more = ("--engine", "ray", "--steps", 2000, "--evaluation-period", 500, "--pruner", "none")
+    process = p3s_process(*tune(folder, *more))
+    while process.poll() is None and not list(folder.glob("trials/*/*/checkpoints/step-*")):
+        time.sleep(0.05)
+    for number in processes_below(process.pid, "ray::CellActor"):
+        os.kill(number, signal.SIGKILL)
+    assert process.wait() == 0
+    assert states(folder) == ["COMPLETE"] * 4
+    assert any(not line.endswith("from step 0") for line in starts(folder))
 
 
 @pytest.mark.slow

@@ -89,12 +89,10 @@ def _launcher(options: Run, folder: StudyFolder, jobs: int) -> Iterator[Launcher
     if options.engine == "local":
         yield LocalLauncher(jobs)
         return
-    if min(options.cell_cpus, options.cell_gpus + 1) < 1:
-        raise UserError("cell_cpus must be at least 1, and cell_gpus at least 0")
     from p3s.study.on_ray import RayLauncher  # needs ray, an extra
 
     launcher = RayLauncher(
-        folder, options.address, options.cell_cpus, options.cell_gpus, options.budget.jobs
+        folder.path, options.address, options.cell_cpus, options.cell_gpus, options.budget.jobs
     )
     try:
         yield launcher

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,13 +21,14 @@ from p3s.learning import devices
 from p3s.machine import available_cores, core_shares, require_optuna
 from p3s.report.formatting import count_text, duration_text
 from p3s.study.estimate import TIMED_SECONDS, on_cores, pace_of
+from p3s.study.launching import Launcher, LocalLauncher
 from p3s.tuning.asked import search_spaces
 from p3s.tuning.declaration import Declaration, Proposals
 from p3s.tuning.page import leave_page
 from p3s.tuning.results import importance_line, leave_best, trial_table
 from p3s.tuning.storage import JOURNAL
 from p3s.tuning.study import Tuning, counted
-from p3s.tuning.workers import Goal, Workers
+from p3s.tuning.workers import TRIAL, Goal, Workers
 
 KEPT = Path("tune")
 """The folder in which searches are kept, each under its name."""
@@ -54,8 +56,18 @@ class Options:
     """How trials end early: judged after evaluations, or (wilcoxon) between seeds."""
     startup_trials: Annotated[int, tyro.conf.arg(aliases=("--n-startup-trials",))] = 10
     """Trials before tpe and median begin to judge."""
-    jobs: Annotated[int, tyro.conf.arg(aliases=("--n-jobs",))] = 1
-    """Trials at a time, each in a process with an equal share of the cores."""
+    jobs: Annotated[int | None, tyro.conf.arg(aliases=("--n-jobs",))] = None
+    """Trials at a time, each in a process with an equal share of the cores; 1 unless given, on a
+    cluster as many as it has room for."""
+    engine: Literal["local", "ray"] = "local"
+    """Where trials run: this machine, or wherever a Ray cluster has room for them. Its machines
+    have to see the folder and the storage."""
+    address: str | None = None
+    """Address of the Ray cluster; by default Ray is started on this machine."""
+    trial_cpus: int = 1
+    """CPUs that each trial asks of the Ray cluster."""
+    trial_gpus: int = 0
+    """GPUs that each trial asks of the Ray cluster."""
     storage: str | None = None
     """Journal file of the study, or the URL of a database (sqlite:///FILE); by default journal.log
     in the folder."""
@@ -92,10 +104,9 @@ def run(arguments: list[str]) -> int:
 
 def _check(options: Options, output: Output, config: Config) -> None:
     """Raise UserError for values out of range, and for options of p3s train alone."""
-    counts = {name: getattr(options, name) for name in ("trials", "seeds", "jobs")}
-    counts["max_total_trials"] = 1 if options.max_total_trials is None else options.max_total_trials
-    for name, value in counts.items():
-        if value < 1:
+    for name in ("trials", "seeds", "jobs", "max_total_trials"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
             raise UserError(f"{name} must be at least 1, not {value}")
     if options.startup_trials < 0:
         raise UserError(f"startup_trials must be at least 0, not {options.startup_trials}")
@@ -123,13 +134,14 @@ def _search(tuning: Tuning, options: Options, config: Config, log: tuple[str, ..
     for line in _about(tuning, options, config):
         _print(console, line)
     most = options.max_total_trials or 2 * options.trials
-    goal = Goal(options.trials, most, options.jobs, options.discard_checkpoints)
+    goal = Goal(options.trials, most, options.discard_checkpoints)
     missing = options.trials - counted(tuning.trials)["finished"]
     seconds = None
     if options.calibrate and missing > 0:
         seconds = _seconds_of_trial(config, options, console)
         _print(console, _time(seconds, missing, options))
-    code = Workers(tuning, goal, console, seconds).run()
+    with _launcher(tuning, options) as launcher:
+        code = Workers(tuning, goal, launcher, console, seconds).run()
     console.print(trial_table(tuning))
     found = [importance_line(tuning.study), *leave_best(tuning, log), leave_page(tuning)]
     if code:
@@ -140,6 +152,23 @@ def _search(tuning: Tuning, options: Options, config: Config, log: tuple[str, ..
         if line is not None:
             _print(console, line)
     return code
+
+
+@contextmanager
+def _launcher(tuning: Tuning, options: Options) -> Iterator[Launcher]:
+    """Who starts the trials."""
+    if options.engine == "local":
+        yield LocalLauncher(options.jobs or 1, TRIAL)
+        return
+    from p3s.study.on_ray import RayLauncher  # needs ray, an extra
+
+    launcher = RayLauncher(
+        tuning.folder, options.address, options.trial_cpus, options.trial_gpus, options.jobs, TRIAL
+    )
+    try:
+        yield launcher
+    finally:
+        launcher.close()
 
 
 def _about(tuning: Tuning, options: Options, config: Config) -> Iterator[str]:
@@ -166,7 +195,7 @@ def _seconds_of_trial(config: Config, options: Options, console: Console) -> flo
     devices.prepare(config.options.devices)
     started = time.perf_counter()
     with (
-        on_cores(core_shares(available_cores(), options.jobs)[0]),
+        on_cores(core_shares(available_cores(), options.jobs or 1)[0]),
         console.status("timing a trial"),
     ):
         pace = pace_of(config)
@@ -177,11 +206,12 @@ def _seconds_of_trial(config: Config, options: Options, console: Console) -> flo
 def _time(seconds: float | None, missing: int, options: Options) -> str:
     if seconds is None:
         return "time: unknown"
-    total = seconds * missing / min(options.jobs, missing)
-    return (
-        f"time: about {duration_text(seconds)} for a trial with the defaults, so about "
-        f"{duration_text(total)} with {options.jobs} at a time; less where trials are pruned"
-    )
+    each = f"time: about {duration_text(seconds)} for a trial with the defaults"
+    if options.engine == "ray" and options.jobs is None:
+        return f"{each}; less where trials are pruned"
+    jobs = options.jobs or 1
+    total = duration_text(seconds * missing / min(jobs, missing))
+    return f"{each}, so about {total} with {jobs} at a time; less where trials are pruned"
 
 
 def _print(console: Console, text: str) -> None:

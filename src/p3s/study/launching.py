@@ -12,6 +12,9 @@ from typing import Any, Protocol
 
 from p3s.machine import available_cores, core_shares
 
+WORKER = "p3s.study.worker"
+"""The module that runs a cell."""
+
 
 class CellProcess(Protocol):
     """The process that runs a cell."""
@@ -43,7 +46,7 @@ class Launcher(Protocol):
 class LocalLauncher:
     """Processes on this machine, each with its share of the cores."""
 
-    def __init__(self, jobs: int, module: str = "p3s.study.worker") -> None:
+    def __init__(self, jobs: int, module: str = WORKER) -> None:
         self.shares = core_shares(available_cores(), jobs)
         self._module = module
 
@@ -61,7 +64,7 @@ def start_worker(
     cores: list[int],
     printed: int,
     inherited: list[int],
-    module: str = "p3s.study.worker",
+    module: str = WORKER,
 ) -> subprocess.Popen[bytes]:
     """A worker on these cores with its order, which prints to an open file."""
     threads = str(len(cores))

@@ -1,11 +1,12 @@
-"""The cells of a study as Ray actors, wherever the cluster has room for them.
+"""The cells of a study as Ray actors, wherever the cluster has room for them; so are trials.
 
     the study's folder is seen there     the cell runs in it, as on this machine
     it is not                            the cell runs in a folder of that machine, which is sent
                                          here when it has ended
 
 An actor that is lost with its process or machine is replaced: the cell continues from its last
-checkpoint in the first case, and starts again in the second.
+checkpoint in the first case, and starts again in the second. Trials of a search need a folder that
+is seen there.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ from typing import Any
 from p3s.cluster.ray_library import RayError, connect, ray
 from p3s.errors import UserError
 from p3s.machine import available_cores
-from p3s.study.folder import StudyFolder
-from p3s.study.launching import start_worker
+from p3s.study.launching import WORKER, start_worker
 
 MOST_LOSSES = 3
 """A cell whose actors were lost this often has failed."""
@@ -39,10 +39,17 @@ class CellActor:
         """The machine, and the cores that this process may use."""
         return ray.get_runtime_context().get_node_id(), available_cores()
 
-    def start(self, order: dict[str, Any], log: str, token: str, cores: list[int]) -> int:
-        """Begin; token: a file that exists where the study's folder is seen."""
+    def start(
+        self, order: dict[str, Any], log: str, token: str, cores: list[int], module: str
+    ) -> int | None:
+        """Begin; None if that needs the study's folder, and it is not seen here.
+
+        token: a file that exists where it is. module: what runs in the process.
+        """
         self._away: Path | None = None
         if not Path(token).exists():
+            if "run" not in order:
+                return None
             self._away = Path(tempfile.mkdtemp(prefix="p3s-cell-"))
             log = str(self._away / "log")
             order = {
@@ -52,7 +59,7 @@ class CellActor:
             }
         with open(log, "ab") as printed:
             order = {**order, "scheduler": os.getpid()}
-            self._process = start_worker(order, cores, printed.fileno(), [])
+            self._process = start_worker(order, cores, printed.fileno(), [], module)
         return self._process.pid
 
     def poll(self) -> tuple[int | None, bytes | None]:
@@ -75,22 +82,31 @@ class RayLauncher:
     """Cells on a cluster; as many at a time as it has room for, unless told otherwise."""
 
     def __init__(
-        self, folder: StudyFolder, address: str | None, cpus: int, gpus: int, jobs: int | None
+        self,
+        folder: Path,
+        address: str | None,
+        cpus: int,
+        gpus: int,
+        jobs: int | None,
+        module: str = WORKER,
     ) -> None:
+        if min(cpus, gpus + 1) < 1:
+            raise UserError("a process asks for at least 1 CPU, and for 0 GPUs or more")
         connect(address)
-        self._folder, self._cpus, self._gpus = folder, cpus, gpus
+        self.folder, self.module = folder, module
+        self._cpus, self._gpus = cpus, gpus
         there = ray.cluster_resources()
         room = int(there.get("CPU", 0) // cpus)
         if gpus:
             room = min(room, int(there.get("GPU", 0) // gpus))
         if room == 0:
             raise UserError(
-                f"a cell asks for {cpus} CPUs and {gpus} GPUs; the cluster has "
+                f"a process asks for {cpus} CPUs and {gpus} GPUs; the cluster has "
                 f"{there.get('CPU', 0):g} CPUs and {there.get('GPU', 0):g} GPUs in all"
             )
         self.shares: list[int] = list(range(min(room, jobs or room)))
         self._busy: dict[str, list[int]] = {}
-        self.token = folder.path / "locks" / f".seen-{secrets.token_hex(8)}"
+        self.token = folder / "locks" / f".seen-{secrets.token_hex(8)}"
         self.token.touch()
 
     def launch(self, order: dict[str, Any], share: int, lock: int, log: Path) -> RayCell:
@@ -132,7 +148,12 @@ class RayCell:
         token = str(self._launcher.token.resolve())
         order = {name: _absolute(name, value) for name, value in self._order.items()}
         log = str(self._log.resolve())
-        self.pid = int(ray.get(self._actor.start.remote(order, log, token, self._cores)))
+        start = self._actor.start.remote(order, log, token, self._cores, self._launcher.module)
+        pid: Any = ray.get(start)
+        if pid is None:
+            folder = self._launcher.folder
+            raise UserError(f"{folder} is not seen on every machine of the cluster: choose --out")
+        self.pid = int(pid)
 
     def poll(self) -> int | None:
         """The exit code; None while it runs, or runs again after a loss."""
@@ -192,4 +213,6 @@ class RayCell:
 
 
 def _absolute(name: str, value: Any) -> Any:
-    return str(Path(value).resolve()) if name in ("run", "failure") else value
+    """What an order says, with its paths as other processes see them."""
+    is_path = name in ("run", "failure", "folder") or (name == "storage" and "://" not in value)
+    return str(Path(value).resolve()) if is_path else value

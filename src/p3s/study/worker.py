@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,13 @@ from p3s.plugins.loading import import_module
 from p3s.report.failures import Failure, write_failure
 from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
+from p3s.runs.locks import is_locked
 from p3s.train import Training
 
 FAILED = 1
 STOPPED = 128 + signal.SIGTERM
+LEAVING = 60.0
+"""Seconds that a process may take to leave a run, once who started it is gone."""
 
 
 class StopRequest:
@@ -49,6 +53,7 @@ class StopRequest:
 
 def open_run(path: Path, config: Config) -> Training:
     """The cell's training, resumed from its last checkpoint or newly started."""
+    _wait_for_leaver(path / ".lock")
     if not (path / "config.json").exists():
         # Never started, or killed before there was anything worth keeping.
         shutil.rmtree(path, ignore_errors=True)
@@ -58,6 +63,13 @@ def open_run(path: Path, config: Config) -> Training:
     for note in notes:
         print(note)
     return training
+
+
+def _wait_for_leaver(lock: Path) -> None:
+    """Where an actor was lost on a cluster, its cell may still be writing a checkpoint."""
+    until = time.monotonic() + LEAVING
+    while is_locked(lock) and time.monotonic() < until:
+        time.sleep(0.1)
 
 
 def run_cell(order: dict[str, Any]) -> int:

@@ -20,11 +20,13 @@ from rich.console import Console
 
 from p3s.errors import UserError
 from p3s.report.formatting import duration_text, score_text
-from p3s.study.launching import CellProcess, LocalLauncher
+from p3s.study.launching import CellProcess, Launcher
 from p3s.study.scheduler import POLL_SECONDS, catching_signals, how_it_ended
 from p3s.study.worker import FAILED, STOPPED
 from p3s.tuning.study import Tuning, counted
 
+TRIAL = "p3s.tuning.trial"
+"""The module that runs a trial."""
 LOOK_SECONDS = 1.0
 """Time between two looks at the study."""
 MOST_DEATHS = 3
@@ -41,7 +43,6 @@ class Goal:
     """Finished trials that are wanted."""
     most: int
     """Trials, whatever became of them, after which none is begun."""
-    jobs: int
     discard_checkpoints: bool = False
 
 
@@ -59,13 +60,13 @@ class Workers:
         self,
         tuning: Tuning,
         goal: Goal,
+        launcher: Launcher,
         console: Console,
         trial_seconds: float | None = None,
     ) -> None:
         self._tuning, self._goal, self._console = tuning, goal, console
         self._trial_seconds = trial_seconds
-        self._launcher = LocalLauncher(goal.jobs, "p3s.tuning.trial")
-        self._shares = list(self._launcher.shares)
+        self._launcher, self._shares = launcher, list(launcher.shares)
         self._running: list[_Running] = []
         self._signals: list[int] = []
         self._obeyed = 0
@@ -218,7 +219,7 @@ class Workers:
             return missing * (time.monotonic() - self._began) / here
         if self._trial_seconds is None:
             return None
-        return missing * self._trial_seconds / self._goal.jobs
+        return missing * self._trial_seconds / len(self._launcher.shares)
 
 
 def best_of(trials: list[Any]) -> Any | None:
