@@ -53,15 +53,32 @@ def killed_equals_whole(
     return resumed_at
 
 
+COPIES = (
+    "--envs-per-learner 8 --updates-per-step 1 --buffer-size 20000 --checkpoint-period 4000 "
+    "--evaluation-period 30000"
+)
+ON_A_DEVICE = {
+    "stretches": ("flax", f"func:phys2d/Pendulum-v0 --steps 150000 {COPIES}"),
+    "shards": (
+        "flax",
+        f"func:phys2d/Pendulum-v0 --steps 60000 {COPIES} --shards 2 --exchange-period 5",
+    ),
+    "brax": ("brax", f"brax:inverted_pendulum --steps 60000 {COPIES}"),
+}
+
+
 @pytest.mark.slow
-def test_stretches_on_a_device(tmp_path, run_arguments):
-    """Killed in mid-stretch, with several copies of each learner."""
-    pytest.importorskip("flax")
-    killed_equals_whole(
-        tmp_path, "func:phys2d/Pendulum-v0", "--envs-per-learner", "8", "--updates-per-step", "1",
-        "--steps", "150000", *run_arguments, "--evaluation-period", "30000",
-        "--checkpoint-period", "4000", longest_wait=0.3,
-    )  # fmt: skip
+@pytest.mark.parametrize("case", ON_A_DEVICE)
+def test_on_a_device(tmp_path, run_arguments, case):
+    """Killed in mid-stretch or between two exchanges, with eight copies of each learner."""
+    package, arguments = ON_A_DEVICE[case]
+    pytest.importorskip(package)
+    env, *own = arguments.split()
+    resumed_at = killed_equals_whole(
+        tmp_path, env, *run_arguments, *own, longest_wait=0.3, learning_again=True
+    )
+    assert resumed_at[2] > resumed_at[1]
+    print(f"{case}: resumed at {resumed_at}, identical")
 
 
 def test_small_run(tmp_path, run_arguments):
