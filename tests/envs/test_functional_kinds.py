@@ -156,16 +156,18 @@ class TestActions:
             make_env(Others)
 
 
-@pytest.mark.parametrize("style", [FuncStyle, BraxStyle, GymnaxStyle, OldGymnaxStyle])
-def test_a_truncated_transition_stores_the_true_final_observation(style: type, capsys):
-    copies = make_copies(partial(make_env, style), range(2), 0)
+@pytest.mark.parametrize("style", STYLES)
+def test_a_truncated_transition_stores_the_true_final_observation(style: str, capsys):
+    """And its target bootstraps from there: r + γ V(s'), where V is the step number."""
+    copies = make_copies(partial(make_env, lambda: STYLES[style](False)), range(2), 0)
     assert isinstance(copies, DeviceCopies)
     copies.start()
     for count in [*range(LENGTH)] * 2:
         steps = copies.step(np.zeros((2, 2), np.float32), np.arange(2)).transitions
         assert steps.observation.tolist() == [[count]] * 2
         assert steps.next_observation.tolist() == [[count + 1]] * 2
-        assert steps.discount.tolist() == [1, 1]
+        target = steps.reward + 0.5 * steps.discount * steps.next_observation[:, 0]
+        assert target.tolist() == [1.5 * (count + 1)] * 2
     # Brax's style keeps its key, so its episodes may differ later.
     told = "episodes of the environment start alike" in capsys.readouterr().err
-    assert told == (style is not BraxStyle)
+    assert told == (not style.startswith("brax"))

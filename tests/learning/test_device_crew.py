@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax import monitoring
 
 from p3s.envs import make_env
 from p3s.envs.on_host import OnHost
@@ -16,7 +17,7 @@ from p3s.errors import TrainingStopped, UserError
 from p3s.experience.rows import fields as fields_of
 from p3s.learning.device_crew import DeviceCrew, why_step_by_step
 from p3s.learning.metrics import MetricsWindow
-from p3s.learning.stretch import unit_of_updates
+from p3s.learning.stretch import DeviceStretch, stretch_of, unit_of_updates
 from p3s.train import Training
 from p3s.types import EnvSpec
 from tests.functional_worlds import ThreeEnds, point_mass, switch
@@ -129,10 +130,53 @@ class TestStops:
         assert_same_bits(uninterrupted, resumed)
         assert uninterrupted.crew.stretch.num_compiled == 1
 
+    def test_nothing_is_traced_a_second_time(self, monkeypatch):
+        """By stretches, reviews, evaluations and metrics, before and after a resume."""
+        stages, run = [], DeviceStretch._run
+
+        def traced(*arguments: Any) -> Any:
+            stages.append(training.crew.before_learning)
+            return run(*arguments)
+
+        monkeypatch.setattr(DeviceStretch, "_run", traced)
+        stretch_of.cache_clear()
+        training = in_stretches(evaluation_period=200)
+        with Traces() as first:
+            training.run(600)
+        with Traces() as later:
+            training.run(1000)
+        assert first.functions
+        assert later.functions == []
+        resumed = continued(training, in_stretches(evaluation_period=200))
+        with Traces() as later:
+            resumed.run(1400)
+        assert later.functions == []
+        assert [row["step"] for row in resumed.evaluated] == [1200, 1400]
+        # The bar tells of it, though the host counts the stretch that waits for its program.
+        assert stages == ["compiling"]
+        assert training.crew.before_learning == ""
+        assert in_stretches(evaluation_period=200).crew.before_learning == "collecting"
+
     def test_another_seed_is_another_training(self):
         ours, theirs = state_of(_ran(100)), state_of(_ran(100, seed=1))
         for name in ("ring/rows", "environments/observations", "environments/leaf_0"):
             assert not np.array_equal(ours[name], theirs[name]), name
+
+
+class Traces:
+    """The functions that are traced within its context."""
+
+    def __enter__(self) -> Traces:
+        self.functions = []
+        monitoring.register_event_duration_secs_listener(self._hear)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        monitoring.unregister_event_duration_listener(self._hear)
+
+    def _hear(self, event: str, seconds: float, **about: Any) -> None:
+        if event.endswith("jaxpr_trace_duration"):
+            self.functions.append(about["fun_name"])
 
 
 def _ran(steps: int, **fields: Any) -> Training:

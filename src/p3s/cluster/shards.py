@@ -26,7 +26,7 @@ from p3s.config.run import Config
 from p3s.envs import Adapter
 from p3s.experience.normalization import Scaling
 from p3s.learning.counters import Counters
-from p3s.learning.crew import Played
+from p3s.learning.crew import Crew, Played
 from p3s.learning.health import Signs
 from p3s.learning.metrics import Window
 from p3s.machine import equal_parts
@@ -37,6 +37,7 @@ class Shards:
     """All learners of a run, in shards; to the training loop it is a `Crew`."""
 
     stops_anywhere, stride = False, 1
+    before_learning = Crew.before_learning
 
     def __init__(self, config: Config, make: Callable[[], Adapter], spec: EnvSpec) -> None:
         self.scheme, self._config = config.scheme, config

@@ -117,6 +117,11 @@ class Crew:
         """The total step at which the crew has to hear from the loop, if there is one."""
         return math.inf
 
+    @property
+    def before_learning(self) -> str:
+        """What it does until it learns; empty from then on."""
+        return "" if self.counters.updates else "collecting, then compiling the update"
+
     def play(self, until: int, end: int, stopping: Callable[[], bool] | None = None) -> Played:
         """Play to this many environment steps of the population, or to a review.
 

@@ -115,6 +115,12 @@ class DeviceCrew(Crew):
 
     # ------------------------------------------------------------------ work
 
+    @property
+    def before_learning(self) -> str:
+        if not self.stretch.is_compiled:
+            return "compiling"
+        return "" if self.counters.updates else "collecting"
+
     def play(self, until: int, end: int, stopping: Callable[[], bool] | None = None) -> Played:
         """Play to this many environment steps of the population, or to a review."""
         started = time.perf_counter()

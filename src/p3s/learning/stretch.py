@@ -97,6 +97,7 @@ class DeviceStretch:
         self._scheme, self._spec, self._simulation = scheme, spec, simulation
         self.metric_names: dict[bool, tuple[str, ...]] = {}
         """Names of the metrics, in order, of updates with a policy step and without."""
+        self.is_compiled = False
         options = compiler_options(library_for(scheme.algorithm))
         self._compiled: Any = jax.jit(self._run, donate_argnums=0, compiler_options=options)
 
@@ -104,7 +105,9 @@ class DeviceStretch:
         self, moving: Moving, plan: Plan, keys: Keys, copies: np.ndarray
     ) -> tuple[Moving, Told]:
         """Play a stretch, without waiting for it; copies: which of the population's these are."""
-        return self._compiled(moving, plan, keys, copies)
+        begun = self._compiled(moving, plan, keys, copies)
+        self.is_compiled = True
+        return begun
 
     @property
     def num_compiled(self) -> int:

@@ -128,8 +128,8 @@ class TrainingProgress(Callback):
             )
 
     def _describe(self) -> str:
-        if self._training.counters.updates == 0:
-            return "collecting, then compiling the update"
+        if before := self._training.crew.before_learning:
+            return before
         parts = [f"{self.steps_per_second():,.0f} steps/s"]
         if self._training.evaluated:
             parts.append(f"score {self._training.evaluated[-1]['score']:,.1f}")
