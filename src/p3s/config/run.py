@@ -14,7 +14,7 @@ from typing import Any
 
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config.options import RunOptions
-from p3s.config.presets import DEFAULT_PRESET, default_values, distance_of
+from p3s.config.presets import DEFAULT_PRESET, copies_by_default, default_values, distance_of
 from p3s.config.spec import RunSpec, misplaced
 from p3s.envs import EnvName
 from p3s.envs.delay import Delay
@@ -327,7 +327,7 @@ def _setting(
     spec: RunSpec, scheme: type[Scheme], algorithm: type[Algorithm], given: Mapping[str, Any]
 ) -> Setting:
     num_learners = given.get("num_learners", scheme.num_learners)
-    each = given.get("envs_per_learner", scheme.envs_per_learner)
+    each = given.get("envs_per_learner", copies_by_default(scheme, spec.preset))
     distance = given.get("distance") or distance_of(algorithm, spec.preset)
     return Setting(
         algorithm,
