@@ -46,7 +46,7 @@ class TestOriginalCodes:
          ("sql", "HalfCheetah-v5", "p3s", 250, 0)],
     )  # fmt: skip
     def test_random_phase(self, algorithm, env, scheme, initial_steps, random_steps):
-        for preset in PRESETS:
+        for preset in set(PRESETS) - {"parallel"}:
             made = resolve(env, scheme, algorithm, preset).scheme
             assert (made.initial_steps, made.num_random_steps) == (initial_steps, random_steps)
 
@@ -112,6 +112,36 @@ class TestDQNTargets:
 
     def test_other_algorithms_keep_theirs(self):
         assert resolve("Hopper-v5", algorithm="sql").algorithm.target_rate == 1.0
+
+
+class TestParallel:
+    """Values for many copies of each learner, beside those of an environment."""
+
+    def test_each_learner_has_many_copies(self):
+        config = resolve("Pendulum-v1", preset="parallel")
+        scheme = config.scheme
+        assert scheme.num_envs == scheme.num_learners * scheme.envs_per_learner
+        assert 128 <= scheme.envs_per_learner <= 1024
+        assert 2 <= scheme.updates_per_step <= 8
+        assert scheme.recent_episodes == scheme.envs_per_learner
+        # The environment's networks, and its steps only where there is one copy.
+        assert config.algorithm.hidden_sizes == (64, 64)
+        assert config.options.steps == 1_000_000
+        assert config.sources["hidden_sizes"].startswith("environment Pendulum")
+
+    def test_what_depends_on_the_number_of_copies(self):
+        few = resolve("Pendulum-v1", preset="parallel", envs_per_learner=16)
+        assert few.scheme.recent_episodes == 16
+        known = resolve("Pendulum-v1", "single", "sac_2018", "parallel").scheme
+        assert known.num_random_steps == -(-1000 // known.num_envs)
+
+    @pytest.mark.parametrize("scheme", ["cem", "erl"])
+    def test_schemes_of_one_copy_have_the_recommended_values(self, scheme):
+        ours, theirs = (
+            resolve("Pendulum-v1", scheme, "td3", preset, steps=1000)
+            for preset in ("parallel", "recommended")
+        )
+        assert (ours.scheme, ours.options) == (theirs.scheme, theirs.options)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

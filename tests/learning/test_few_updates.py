@@ -38,7 +38,8 @@ def test_shards_make_the_same_updates():
 def test_on_the_command_line():
     config, _ = parse_train(["CartPole-v1", "--scheme", "single", "--updates-per-step", "0.25"])
     assert config.scheme.updates_per_step == 0.25
-    assert cost_of(config) == "cost: 0.25 updates per environment step"
+    expected = "cost: 50,000 environment steps and 12,251 updates: 0.25 per step"
+    assert cost_of(config) == expected
     whole, _ = parse_train(["CartPole-v1", "--updates-per-step", "4"])
     assert whole.scheme.updates_per_step == 4
     assert type(whole.scheme.updates_per_step) is int

@@ -65,13 +65,23 @@ def test_no_estimate_before_anything_is_learned(monkeypatch):
 @pytest.mark.parametrize(
     ("scheme", "preset", "words"),
     [
-        ("p3s", "recommended", "1 update of each learner per environment step, 4 in all"),
-        ("p3s", "paper", "0.25 updates of each learner per environment step, 1 in all"),
-        ("single", "paper", "1 update per environment step"),
-        ("distributed", "paper", "1 update per environment step"),
+        ("p3s", "recommended", "999,004 updates of each learner: 1 per step, 4 in all"),
+        ("p3s", "paper", "249,751 updates of each learner: 0.25 per step, 1 in all"),
+        ("p3s", "parallel", "7,720 updates of each learner: 0.00781 per step, 0.0312 in all"),
+        ("single", "paper", "1,000,000 environment steps and 999,001 updates: 1 per step"),
+        ("distributed", "paper", "999,004 updates: 1 per step"),
         ("cem", "paper", None),
     ],
 )
 def test_the_cost_of_a_configuration(scheme, preset, words):
     cost = cost_of(resolve(parse_name("Hopper-v5"), scheme, "td3", preset))
     assert cost is None if words is None else words in cost
+
+
+@pytest.mark.parametrize("updates", [4, 0.3])
+def test_the_updates_of_a_run_are_those_that_it_makes(updates):
+    training = small_training(updates_per_step=updates, steps=390, evaluation_period=0)
+    training.run(390)
+    cost = cost_of(training.config)
+    assert f"390 environment steps and {training.counters.updates:,} updates of each" in cost
+    training.close()

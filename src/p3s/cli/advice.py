@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from p3s.config.run import Config
+from p3s.learning.rhythm import EveryStep
 from p3s.networks.products import has_half_width_products
 from p3s.schemes.base import Scheme
 
@@ -52,14 +53,17 @@ def slow_precision(config: Config) -> str | None:
 
 
 def cost_of(config: Config) -> str | None:
-    """How much a run computes per environment step, if that is fixed."""
-    each, learners = config.scheme.updates_per_environment_step(), config.scheme.num_trained
-    if each is None:
+    """Steps, updates and their ratio, where that is fixed."""
+    scheme, steps = config.scheme, config.options.steps
+    each, learners = scheme.updates_per_environment_step(), scheme.num_trained
+    rhythm = scheme.rhythm()
+    if each is None or not isinstance(rhythm, EveryStep):
         return None
-    updates = f"{each:g} update" + ("" if each == 1 else "s")
+    updates = rhythm.updates_until(-(-steps // scheme.num_envs))
+    cost = f"cost: {steps:,} environment steps and {updates:,} updates"
     if learners == 1:
-        return f"cost: {updates} per environment step"
+        return f"{cost}: {each:.3g} per step"
     return (
-        f"cost: {updates} of each learner per environment step, "
-        f"{each * learners:g} in all (a single learner makes 1)"
+        f"{cost} of each learner: {each:.3g} per step, {each * learners:.3g} in all "
+        "(a single learner makes 1)"
     )

@@ -24,7 +24,8 @@ class Budget:
     seeds: int | None = None
     """How many seeds, instead of the study's."""
     preset: str | None = None
-    """recommended, paper, authors or parallel, instead of the study's; methods with their own keep it."""
+    """recommended, paper, authors or parallel, instead of the study's; methods with their own keep
+    theirs."""
     only: str | None = None
     """Only some cells: KEY=VALUE,... with the keys env, method, scheme, algorithm, preset, seed,
     id. Values of one key are alternatives and may have * and ?."""

@@ -68,7 +68,6 @@ PARALLEL: dict[str, Any] = {
     "recent_episodes": copies_of_each,
     "skip_random_episodes": False,
     "initial_steps": 25,
-    "random_steps": "initial_steps",
     # At every stop the device waits for the host.
     "metrics_period": 25_000,
     "evaluation_period": 100_000,

@@ -37,8 +37,8 @@ class Method:
     """Base algorithm: see 'p3s algorithms'; or 'module:Name' for one of your own. By default the
     one that suits the environment ('p3s presets'), else td3."""
     preset: str = DEFAULT_PRESET
-    """Set of defaults: recommended, paper (the text), authors (their code), or parallel (hundreds of
-    copies on a device)."""
+    """Set of defaults: recommended, paper (the text), authors (their code), or parallel (hundreds
+    of copies on a device)."""
     delay: Delay | None = None
     """Steps between two payments of reward, or end: all of it at the end of an episode."""
     env_kwargs: dict[str, Any] = field(default_factory=dict)

@@ -76,6 +76,13 @@ class EveryStep:
             return 0
         return floor(time_step * self.updates) - floor((time_step - 1) * self.updates)
 
+    def updates_until(self, time_step: int) -> int:
+        """The updates due after all steps up to this one."""
+        if time_step < self._initial_steps:
+            return 0
+        before = max(0, self._initial_steps - 1)
+        return floor(time_step * self.updates) - floor(before * self.updates)
+
     def after(self, time_step: int, stepped: np.ndarray, ended: list[int]) -> Due:
         review = time_step >= self._initial_steps and time_step % self._review_period == 0
         return Due(self.updates_after(time_step), review)
