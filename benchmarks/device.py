@@ -17,9 +17,9 @@ evaluations.
                     64 copies of each learner, with as many updates per time step
 
 Peers: the same environment object, algorithm, networks, minibatches and replay on both sides, and
-one update of each learner per own environment step. Steps per second are those of all learners. Four
-learners of a peer that train one after another have the steps per second of one, so the ratio of
-`p3s, 4 learners` to it compares one program with those four.
+one update of each learner per own environment step. Steps per second are those of all learners.
+Four learners of a peer that train one after another have the steps per second of one, so the ratio
+of `p3s, 4 learners` to it compares one program with those four.
 
     rejax           needs gymnax 0.0.9 (its 0.1.3 takes five values of a step) and distrax
     rejax, 4        four under one vmap, as rejax trains several seeds
@@ -119,7 +119,9 @@ def measure(
     return {
         name: {
             "steps_per_second": statistics.median(own),
-            "ratio": statistics.median(rate / other for rate, other in zip(own, first, strict=True)),
+            "ratio": statistics.median(
+                rate / other for rate, other in zip(own, first, strict=True)
+            ),
         }
         for name, own in rates.items()
     }

@@ -98,6 +98,43 @@ class Zero(Mass):
         super().__init__(step_limit=0)
 
 
+class Forgets(Mass):
+    """What it remembers of a step is in an attribute."""
+
+    last = None
+
+    def reset(self, key):
+        state, observation = super().reset(key)
+        return state, observation if self.last is None else self.last
+
+    def broken(self, outcome):
+        self.last = outcome.observation
+        return outcome
+
+
+class Draws(Mass):
+    """Its random numbers are not from its key."""
+
+    def reset(self, key):
+        state, observation = super().reset(key)
+        return {**state, "at": np.random.uniform(size=2).astype(np.float32)}, observation
+
+
+class Counts(Mass):
+    """Every program that is made of it has another number in it."""
+
+    steps = 0
+
+    def broken(self, outcome):
+        self.steps += 1
+        return outcome._replace(reward=outcome.reward * self.steps)
+
+
+class TwoArguments(Mass):
+    def step(self, state, action):
+        return super().step(state, action, jax.random.key(0))
+
+
 class ResetsItself(BraxStyle):
     def reset(self, rng):
         state = super().reset(rng)
@@ -131,6 +168,10 @@ BROKEN = {
     Zero: "step_limit of Zero must be at least 1, or None: 0",
     ResetsItself: "ResetsItself resets itself, and the last observation of an episode is lost",
     Dicts: "observation of Dicts does not have the names of its space",
+    Forgets: "reset of Forgets uses what an earlier call has left in an attribute: what an episode",
+    Draws: "reset of Draws is another program each time it is traced: random numbers have to come",
+    Counts: "step of Counts is another program each time it is traced: random numbers have to come",
+    TwoArguments: r"the callable has to make .*, not TwoArguments: reset\(key\) and step\(state,",
     object: "the callable has to make a gymnasium.Env or a functional environment, not object",
 }
 
@@ -140,6 +181,23 @@ def test_it_is_refused(broken: type):
     with pytest.raises(UserError, match="^" + BROKEN[broken]) as caught:
         make_env(broken)
     assert "\n" not in str(caught.value)
+
+
+def test_what_jax_has_is_the_same_program_when_it_is_traced_again():
+    """Names and addresses in what is printed of a program do not count."""
+
+    class Rich(Mass):
+        table = np.linspace(0, 1, 12)
+
+        def step(self, state, action, key):
+            outcome = super().step(state, action, key)
+            reward = jax.nn.relu(outcome.reward) + jax.scipy.special.logsumexp(outcome.observation)
+            reward += jax.lax.cond(reward > 0, lambda: 1.0, lambda: 2.0) + self.table[3]
+            reward += jax.lax.scan(lambda sum, x: (sum + x, x), 0.0, jnp.asarray(self.table))[0]
+            reward += jax.grad(lambda x: jax.nn.gelu(x).sum())(outcome.observation).sum()
+            return outcome._replace(reward=reward + jnp.linalg.inv(jnp.eye(2))[0, 0])
+
+    assert make_env(Rich).reset(seed=0)[0].dtype == np.float32
 
 
 def test_whole_numbers_for_a_space_of_floats_are_taken():
@@ -167,6 +225,7 @@ def nothing():
 def wrong():
     raise RuntimeError("no motor")
 limit = 3
+mass = Mass()
 """
 
 
@@ -189,6 +248,7 @@ class TestByName:
             ("worlds_of_mine:Careless", "step of worlds_of_mine:Careless cannot be compiled: Conc"),
             ("worlds_of_mine:mak", "unknown environment .*: did you mean worlds_of_mine:make"),
             ("worlds_of_mine:limit", "unknown environment 'worlds_of_mine:limit': did you mean "),
+            ("worlds_of_mine:mass", "worlds_of_mine:mass is one environment: name the class or"),
             ("worlds_of_mine:nothing", "worlds_of_mine:nothing has to make a gymnasium.Env"),
             ("worlds_of_mine:wrong", "cannot be made: RuntimeError: no motor"),
             ("brx:ant", "brx is no module, nor one of the prefixes .*: did you mean brax:ant"),

@@ -15,9 +15,10 @@ import numpy as np
 from p3s import keys
 from p3s.envs.copies import LEAF, PER_COPY, Steps, check_finite
 from p3s.envs.functional import FunctionalEnv
+from p3s.envs.functional_checks import first_cause
 from p3s.envs.on_host import as_numbers, from_numbers
 from p3s.envs.simulation import Copies, simulation_of
-from p3s.errors import UserError, in_words, note
+from p3s.errors import UserError, note
 from p3s.types import EnvSpec, Episode, Transition
 
 
@@ -54,7 +55,7 @@ class DeviceCopies:
                 self.key, self.indices, self.num_episodes.astype(np.int32)
             )
         except Exception as error:
-            raise UserError(f"the environment cannot be compiled: {in_words(error)}") from error
+            raise UserError(f"the environment cannot be compiled: {first_cause(error)}") from error
         self.totals[:], self.lengths[:] = 0.0, 0
         self.num_episodes += 1
         self._check_observations(self.observations, self.copies)

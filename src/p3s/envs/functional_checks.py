@@ -7,6 +7,7 @@ here.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,11 +31,11 @@ _INSIDE = tuple(str(Path(module.__file__ or "").parent) for module in (jax, np, 
 class Checked:
     """A functional environment whose states and observations have the same types at every step.
 
-    name: what messages call it.
+    name: what messages call it. own: whether it is somebody's own, which is traced a second time.
     An environment that says no `observation_space` gets that of its first observation.
     """
 
-    def __init__(self, env: Any, name: str) -> None:
+    def __init__(self, env: Any, name: str, own: bool = False) -> None:
         self._env, self._name = env, name
         self.step_limit: int | None = env.step_limit
         self.metadata: dict[str, Any] = getattr(env, "metadata", {})
@@ -45,11 +46,13 @@ class Checked:
             raise UserError(f"step_limit of {name} must be at least 1, or None: {limit!r}")
         self.action_space: gymnasium.Space[Any] = env.action_space
         state, observation = self._traced("reset", self._reset, jax.random.key(0))
-        own: gymnasium.Space[Any] | None = env.observation_space
-        self.observation_space = space_of(observation) if own is None else own
+        space: gymnasium.Space[Any] | None = env.observation_space
+        self.observation_space = space_of(observation) if space is None else space
         self._traced("reset", self._seen, observation)
         if isinstance(self.action_space, spaces.Box | spaces.Discrete):
             self._check_step(state, observation)
+            if own:
+                self._check_pure(state)
 
     def reset(self, key: jax.Array) -> tuple[Any, Array]:
         """The state at the start of an episode, and what is seen of it."""
@@ -132,11 +135,31 @@ class Checked:
 
     def _check_step(self, state: Any, observation: Any) -> None:
         """Refuse a step that cannot be traced, or that changes a type."""
-        dtype = np.dtype(np.int32 if self.action_space.shape == () else self.action_space.dtype)
-        action = jax.ShapeDtypeStruct(self.action_space.shape or (), dtype)
-        outcome = self._traced("step", self._step, state, action, jax.random.key(0))
+        outcome = self._traced("step", self._step, state, self._an_action(), jax.random.key(0))
         self._check_same("state", state, outcome.state)
         self._check_same("observation", observation, outcome.observation)
+
+    def _an_action(self) -> jax.ShapeDtypeStruct:
+        dtype = np.dtype(np.int32 if self.action_space.shape == () else self.action_space.dtype)
+        return jax.ShapeDtypeStruct(self.action_space.shape or (), dtype)
+
+    def _check_pure(self, state: Any) -> None:
+        """Refuse methods that are other programs when they are traced again."""
+        calls = {
+            "reset": (self._reset, jax.random.key(0)),
+            "step": (self._step, state, self._an_action(), jax.random.key(0)),
+        }
+        programs = [
+            [self._traced(method, *call, by=_program) for method, call in calls.items()]
+            for _ in range(2)
+        ]
+        for method, first, again in zip(calls, *programs, strict=True):
+            if first != again:
+                raise UserError(
+                    f"{method} of {self._name} is another program each time it is traced: random "
+                    "numbers have to come from its key, and what an episode remembers has to be "
+                    "in its state"
+                )
 
     def _check_same(self, what: str, first: Any, later: Any) -> None:
         ours, theirs = (
@@ -153,14 +176,36 @@ class Checked:
         if jax.tree.structure(first) != jax.tree.structure(later):
             raise UserError(f"the {what} of {self._name} changes its structure in a step")
 
-    def _traced(self, method: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _traced(
+        self, method: str, function: Callable[..., Any], *arguments: Any, by: Any = jax.eval_shape
+    ) -> Any:
         try:
-            return jax.eval_shape(function, *arguments)
+            return by(function, *arguments)
         except UserError:
             raise
+        except jax.errors.UnexpectedTracerError as error:
+            raise UserError(
+                f"{method} of {self._name} uses what an earlier call has left in an attribute: "
+                "what an episode remembers has to be in its state"
+            ) from error
         except Exception as error:
             cause = first_cause(error)
             raise UserError(f"{method} of {self._name} cannot be compiled: {cause}") from error
+
+
+def _program(function: Callable[..., Any], *arguments: Any) -> tuple[str, list[bytes]]:
+    """What a function is compiled from, and the constants in it."""
+    # Not the function itself: what was traced of it is kept.
+    made = jax.make_jaxpr(lambda *given: function(*given))(*arguments)
+    if any(isinstance(value, jax.core.Tracer) for value in made.consts):
+        raise jax.errors.UnexpectedTracerError("left by an earlier call")
+    constants = [np.asarray(_numbers(value)).tobytes() for value in made.consts]
+    return re.sub("0x[0-9a-f]+", "", str(made.jaxpr)), constants
+
+
+def _numbers(value: Any) -> Any:
+    keys = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return jax.random.key_data(value) if keys else value
 
 
 def space_of(observation: Any) -> gymnasium.Space[Any]:

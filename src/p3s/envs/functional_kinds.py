@@ -27,7 +27,7 @@ def as_functional(thing: Any, name: str | None = None) -> FunctionalEnv | None:
         return thing if isinstance(thing, Checked) else None
     name = name or type(thing).__name__
     adapted = _adapted(thing, name)
-    return None if adapted is None else Checked(adapted, name)
+    return None if adapted is None else Checked(adapted, name, own=adapted is thing)
 
 
 def _adapted(thing: Any, name: str) -> Any:

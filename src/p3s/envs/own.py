@@ -45,6 +45,8 @@ def made_by_name(
     if attribute in gymnasium.registry:
         return None
     make = getattr(imported, attribute, None)
+    if hasattr(make, "reset") and not callable(make):
+        raise UserError(f"{env_id} is one environment: name the class or function that makes it")
     if not callable(make):
         own = [name for name, value in vars(imported).items() if _could_make(value, module)]
         raise unknown("environment", env_id, [f"{module}:{name}" for name in own])
@@ -75,12 +77,20 @@ def _environment(
 
     functional = as_functional(made, name)
     if functional is None:
-        hint = ": one environment, not a vector of them" * hasattr(made, "num_envs")
-        what = f"a gymnasium.Env or a functional environment, not {type(made).__name__}{hint}"
-        raise UserError(f"{maker} has to make {what}")
+        what = f"a gymnasium.Env or a functional environment, not {type(made).__name__}"
+        raise UserError(f"{maker} has to make {what}{_what_it_lacks(made)}")
     if known is not None:
         _made[known] = functional
     return OnHost(functional, name or type(made).__name__, render_mode)
+
+
+def _what_it_lacks(made: Any) -> str:
+    """What keeps an object from being an environment, for the end of a line."""
+    if hasattr(made, "num_envs"):
+        return ": one environment, not a vector of them"
+    if hasattr(made, "reset") and hasattr(made, "step"):
+        return ": reset(key) and step(state, action, key) make one"
+    return ""
 
 
 def _takes_render_mode(make: Callable[..., Any]) -> bool:
