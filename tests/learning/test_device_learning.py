@@ -1,4 +1,4 @@
-"""Trainings on a device learn: Gymnasium's functional environments, to a good return."""
+"""Trainings on a device learn: Gymnasium's functional environments, and one of Brax's."""
 
 from __future__ import annotations
 
@@ -34,3 +34,10 @@ class TestLearning:
 
     def test_cart_pole(self):
         assert best_score("func:phys2d/CartPole-v1", "dqn", 50_000) > 400
+
+    @pytest.mark.timeout(900)
+    def test_inverted_pendulum_of_brax(self):
+        """It pays a step upright, up to 1000; at random it falls within ten or twenty."""
+        pytest.importorskip("brax")
+        fields = {"hidden_sizes": (64, 64), "evaluation_episodes": 3}
+        assert best_score("brax:inverted_pendulum", "td3", 30_000, **fields) > 500

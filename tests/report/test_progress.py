@@ -67,7 +67,7 @@ def test_no_estimate_before_anything_is_learned(monkeypatch):
     [
         ("p3s", "recommended", "999,004 updates of each learner: 1 per step, 4 in all"),
         ("p3s", "paper", "249,751 updates of each learner: 0.25 per step, 1 in all"),
-        ("p3s", "parallel", "7,720 updates of each learner: 0.00781 per step, 0.0312 in all"),
+        ("p3s", "parallel", "15,440 updates of each learner: 0.0156 per step, 0.0625 in all"),
         ("single", "paper", "1,000,000 environment steps and 999,001 updates: 1 per step"),
         ("distributed", "paper", "999,004 updates: 1 per step"),
         ("cem", "paper", None),

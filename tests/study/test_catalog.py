@@ -9,8 +9,8 @@ from p3s.study.catalog import catalog, find_study
 from p3s.study.cells import make_cells
 
 OWN = (
-    "delayed", "laptop", "population-size", "precision", "selection", "selection-crossq",
-    "table2-small",
+    "delayed", "laptop", "parallel", "parallel-second", "population-size", "precision",
+    "selection", "selection-crossq", "table2-small",
 )  # fmt: skip
 """Studies that are not the paper's."""
 PAPERS = [name for name in catalog() if name not in OWN]

@@ -59,11 +59,12 @@ def takes_copies(scheme: type[Scheme]) -> bool:
 
 
 PARALLEL_COPIES = 128
-# Chosen by the study `parallel`, on seeds 0 and 1 (docs/device.md).
+# Chosen by the studies `parallel` and `parallel-second`, on seeds 0 to 3 (docs/device.md).
 PARALLEL: dict[str, Any] = {
     "envs_per_learner": PARALLEL_COPIES,
-    "updates_per_step": 4,
+    "updates_per_step": 8,
     "batch_size": 512,
+    "review_period": 50,
     # All copies of a learner end their episodes together where the time limit does.
     "recent_episodes": copies_of_each,
     "skip_random_episodes": False,
