@@ -184,7 +184,7 @@ def evaluations(hidden: Sequence[int], rounds: int) -> dict[str, dict[str, float
             case.training.evaluate()
             taken.append((trained, time.perf_counter() - started))
         training, evaluating = (statistics.median(each) for each in zip(*taken, strict=True))
-        found[f"{steps:,} steps with {copies} copies of each learner"] = {
+        found[f"{steps:,} steps, K = {copies}"] = {
             "training": training,
             "evaluation": evaluating,
             "share": statistics.median(second / (first + second) for first, second in taken),

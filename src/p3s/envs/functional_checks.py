@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from jax.core import Tracer
 
 import p3s
 from p3s.envs.functional import Outcome
@@ -145,7 +146,7 @@ class Checked:
 
     def _check_pure(self, state: Any) -> None:
         """Refuse methods that are other programs when they are traced again."""
-        calls = {
+        calls: dict[str, tuple[Any, ...]] = {
             "reset": (self._reset, jax.random.key(0)),
             "step": (self._step, state, self._an_action(), jax.random.key(0)),
         }
@@ -197,7 +198,7 @@ def _program(function: Callable[..., Any], *arguments: Any) -> tuple[str, list[b
     """What a function is compiled from, and the constants in it."""
     # Not the function itself: what was traced of it is kept.
     made = jax.make_jaxpr(lambda *given: function(*given))(*arguments)
-    if any(isinstance(value, jax.core.Tracer) for value in made.consts):
+    if any(isinstance(value, Tracer) for value in made.consts):
         raise jax.errors.UnexpectedTracerError("left by an earlier call")
     constants = [np.asarray(_numbers(value)).tobytes() for value in made.consts]
     return re.sub("0x[0-9a-f]+", "", str(made.jaxpr)), constants
