@@ -21,9 +21,11 @@ one update of each learner per own environment step. Steps per second are those 
 Four learners of a peer that train one after another have the steps per second of one, so the ratio
 of `p3s, 4 learners` to it compares one program with those four.
 
-    rejax           needs gymnax 0.0.9 (its 0.1.3 takes five values of a step) and distrax
+    rejax           0.1.3 takes five values of a step, as gymnax before 1.0 gives. With jax 0.10.2:
+                    pip install flax chex matplotlib seaborn six decorator gast attrs wrapt dm-tree
+                    pip install --no-deps rejax==0.1.3 gymnax==0.0.9 distrax tfp-nightly
     rejax, 4        four under one vmap, as rejax trains several seeds
-    brax            Brax's SAC; its clock leaves out its evaluations
+    brax            the SAC of brax 0.14.2; its clock leaves out its evaluations
 """
 
 from __future__ import annotations
