@@ -83,8 +83,8 @@ class ObservationSpec:
         shapes = ["×".join(map(str, shape)) for shape in self.images or (self.shape,)]
         if not self.images:
             return f"{self.dtype} observations of {shapes[0]}"
-        numbers = [f"{self.num_numbers} numbers"] if self.num_numbers else []
-        return f"observations of {' and '.join([*(f'{it} pixels' for it in shapes), *numbers])}"
+        numbers = f" and {self.num_numbers} numbers" if self.num_numbers else ""
+        return f"observations of {', '.join(shapes)} pixels{numbers}"
 
 
 def channels_first(shape: Shape, axes: ImageAxes = "auto") -> bool:
