@@ -67,7 +67,11 @@ class ObservationSpec:
     @property
     def num_numbers(self) -> int:
         """Numbers in one observation without a mask; in a packed one those beside the images."""
-        return self.size if not self.images else (self.size - sum(map(prod, self.images))) // FLOAT_BYTES
+        return (
+            self.size
+            if not self.images
+            else (self.size - sum(map(prod, self.images))) // FLOAT_BYTES
+        )
 
     @property
     def is_image(self) -> bool:

@@ -133,8 +133,17 @@ def test_normalizing_images_is_refused_in_one_line(capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_what_has_no_place_for_images_says_so(folder, tmp_path):
-    with pytest.raises(UserError, match="cannot be exported: only dense layers"):
-        export_onnx(p3s.load(folder), tmp_path / "policy.onnx")
+def test_the_export_agrees(folder, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    policy = p3s.load(folder)
+    export_onnx(policy, tmp_path / "policy.onnx")
+    session = runtime.InferenceSession(str(tmp_path / "policy.onnx"))
+    batch = np.random.default_rng(0).integers(0, 256, (40, 40, 40, 1)).astype(np.uint8)
+    (actions,) = session.run(None, {"observation": batch})
+    assert len(set(actions.tolist())) > 1
+    np.testing.assert_array_equal(actions, policy.predict(batch)[0])
+
+
+def test_a_policy_for_images_plays_nothing_else(folder):
     with pytest.raises(UserError, match="the policy is for uint8 observations of 40×40×1 and 3"):
         p3s.evaluate(p3s.load(folder), "CartPole-v1")

@@ -19,6 +19,7 @@ is one of bytes: those of the vector of all other parts, then those of the image
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import gymnasium
@@ -216,16 +217,15 @@ def _leaves(description: Description, value: Any, name: str = "") -> Iterator[Le
 
 def _misfit(name: str, description: Description, value: Any) -> str:
     """What is wrong with an innermost part of one observation."""
-    kind, about = description[:2]
-    expected = f"{kind} of {about}" if kind in ("discrete", "multi_discrete") else f"shape {about}"
-    if kind == "image":
-        expected += " of whole numbers from 0 to 255"
-    try:
+    kind, *about = description
+    array, part = np.asarray(value, object), name or "an observation"
+    if kind in ("discrete", "multi_discrete"):
+        return f"{part} is {array}, its space {kind} of {about[0]} from {about[1]}"
+    with suppress(ValueError):  # rows of different lengths
         array = np.asarray(value)
-        found = f"shape {list(array.shape)} of {array.dtype}"
-    except ValueError:
-        found = "rows of different lengths"
-    return f"{name or 'an observation'} has {found}, its space {expected}"
+    pixels = " of whole numbers from 0 to 255" if kind == "image" else ""
+    found = f"shape {list(array.shape)} of {array.dtype}"
+    return f"{part} has {found}, its space shape {about[0]}{pixels}"
 
 
 def _flat_leaf(description: Description, value: Any, batch: bool) -> np.ndarray | None:
@@ -263,7 +263,7 @@ def _flat_leaf(description: Description, value: Any, batch: bool) -> np.ndarray 
 
 
 def _flat_image(array: np.ndarray, shape: list[int], batch: bool) -> np.ndarray | None:
-    """The bytes of an image, or of several; None for another shape, or for numbers that are none."""
+    """The bytes of an image, or of several; None for another shape, or what is no pixels."""
     axes = len(shape) - (shape[-1] == 1 and array.ndim == len(shape) - 1 + batch)
     if array.ndim != axes + batch or list(array.shape[batch:]) != shape[:axes]:
         return None

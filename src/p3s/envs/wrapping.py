@@ -1,7 +1,7 @@
 """Wrappers by name: 'module:Name', or with arguments 'module:Name(stack_size=4)'.
 
-Arguments are literals: numbers, text, truth values, None, and lists, tuples and dicts of these. They
-are read, not executed.
+Arguments are literals: numbers, text, truth values, None, and lists, tuples and dicts of these.
+They are read, not executed.
 """
 
 from __future__ import annotations

@@ -118,7 +118,9 @@ class Multi(Network):
         encoded = [self._encode(*part) for part in parts]
         if "numbers" in params:
             assert numbers is not None
-            encoded.append(apply_hidden(params["numbers"], numbers, self.activation, self.precision))
+            encoded.append(
+                apply_hidden(params["numbers"], numbers, self.activation, self.precision)
+            )
         joined = features(*encoded, *others)
         head = apply_mlp(params["head"], joined, self.activation, self.precision, dropout)
         return head, params

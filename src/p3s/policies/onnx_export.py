@@ -29,6 +29,7 @@ from p3s.policies.policy import Policy
 
 OPSET = 17
 
+
 def export_onnx(policy: Policy, path: str | Path) -> None:
     """Write the noiseless policy as an ONNX graph with a free batch axis."""
     path = Path(path)

@@ -72,9 +72,7 @@ class Graph:
         assert dense is not None
         return self._dense(dense, network.activation, value)
 
-    def _encode_parts(
-        self, network: Multi, model: Model, numbers: str, images: list[str]
-    ) -> str:
+    def _encode_parts(self, network: Multi, model: Model, numbers: str, images: list[str]) -> str:
         parts, encoders = [], model.params["images"]
         shapes = network.images or model.shapes[:1]
         for name, shape, encoder in zip(images, shapes, encoders, strict=True):
@@ -92,7 +90,7 @@ class Graph:
         """The features of an image, (batch, features), in the order that networks have them."""
         value = self.add("Cast", [image], f"{image}.pixels", to=1)
         if network.scale_images:
-            self.constants["pixel_scale"] = np.float32(1 / 255)
+            self.constants["pixel_scale"] = np.asarray(1 / 255, np.float32)
             value = self.add("Mul", [value, "pixel_scale"], f"{image}.scaled")
         if not channels_first(shape[-3:], network.image_axes):
             *before, height, width, channels = range(len(shape) + 1)
