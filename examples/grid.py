@@ -17,7 +17,7 @@ from p3s import Population, evaluate
 WRAPPER = "gymnasium.wrappers:FilterObservation(filter_keys=['image', 'direction'])"
 
 if __name__ == "__main__":
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 4_000
     if find_spec("minigrid") is None:
         sys.exit("this example needs MiniGrid: pip install minigrid")
     population = Population(

@@ -122,11 +122,12 @@ class TestObservationsOfSpaces:
             }
         )
         make = partial(Counter, observation_space=space)
-        fields = {**FEW, "algorithm": "td3", "hidden_sizes": (64, 64)}
+        fields = {**FEW, "algorithm": "td3", "network": "mlp", "hidden_sizes": (64, 64)}
         camera, plain = (Population(make, **fields, **own) for own in ({}, {"scale_images": False}))
         camera.learn(8)
         assert (
-            "observation: camera 64×64×3 (pixels / 255) and joints 7, flattened to 12,295 numbers\n"
+            "observation: camera 64×64×3 (pixels / 255) and joints 7, flattened to 12,295 numbers "
+            "(--network multi reads images as such)\n"
             in capsys.readouterr().out
         )
         seen = [space.sample() for _ in range(20)]

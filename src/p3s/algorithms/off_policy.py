@@ -95,10 +95,10 @@ class OffPolicy(Algorithm):
     """Width of matrix products: float32, or bfloat16 summed in float32 (faster where the hardware
     has it); everything else stays float32."""
     network: str = "auto"
-    """mlp (dense layers), conv (for an image), multi (an encoder for each image of an observation and
-    one for its numbers), batch_renorm (dense layers with CrossQ's norms), batch_norm (with XQC's
-    norms and unit weights), residual_norm (FlashSAC's blocks), a registered network of your own, or
-    auto: conv for an image, multi for images in a Dict or Tuple, mlp for everything else."""
+    """mlp (dense layers), conv (for an image), multi (an encoder for each image of an observation
+    and one for its numbers), batch_renorm (dense layers with CrossQ's norms), batch_norm (with
+    XQC's norms and unit weights), residual_norm (FlashSAC's blocks), a registered network of your
+    own, or auto: conv for an image, multi for images in a Dict or Tuple, mlp otherwise."""
     image_axes: ImageAxes = "auto"
     """Where images have their channels: first, last, or auto: next to two equal axes, which are
     height and width, else at the shorter end. For networks conv and multi."""

@@ -48,7 +48,7 @@ def parse_wrapper(text: str) -> WrapperName:
         kwargs = {word.arg or "**": ast.literal_eval(word.value) for word in call.keywords}
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise _not_literals(text) from error
-    if "**" in kwargs:
+    if "**" in kwargs or len(kwargs) < len(call.keywords):
         raise _not_literals(text)
     return WrapperName(module, name, args, kwargs)
 
