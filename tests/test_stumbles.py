@@ -127,8 +127,7 @@ class TestObservationsOfSpaces:
         camera.learn(8)
         assert (
             "observation: camera 64×64×3 (pixels / 255) and joints 7, flattened to 12,295 numbers "
-            "(--network multi reads images as such)\n"
-            in capsys.readouterr().out
+            "(--network multi reads images as such)\n" in capsys.readouterr().out
         )
         seen = [space.sample() for _ in range(20)]
         for population, is_gentle in ((camera, True), (plain, False)):
