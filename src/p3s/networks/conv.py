@@ -41,7 +41,10 @@ class Conv(Network):
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
         if len(shapes[0]) != 3:
-            raise UserError("network conv takes images: choose --network mlp for this environment")
+            raise UserError(
+                "network conv takes images: choose --network mlp for this environment (multi for "
+                "images in a Dict or Tuple)"
+            )
         shape = last_channels(shapes[0], self.image_axes)
         encoder, size = init_convolutions(key, shape, NATURE_ENCODER, self.initialization)
         sizes = [size, *(prod(shape) for shape in shapes[1:])]
