@@ -15,7 +15,6 @@ from p3s.envs import parse_name
 from p3s.errors import UserError
 from p3s.experience.rows import fields as row_fields
 from p3s.experience.rows import record as row_record
-from p3s.policies.onnx_export import export_onnx
 from p3s.runs import opening
 from p3s.types import ObservationSpec
 from tests.helpers import call, record, resume, run
@@ -156,17 +155,6 @@ def test_normalizing_images_is_refused_in_one_line(capsys, tmp_path):
     assert "--no-normalize-observations" in errors
     assert errors.count("\n") == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_the_export_agrees(folder, tmp_path):
-    runtime = pytest.importorskip("onnxruntime")
-    policy = p3s.load(folder)
-    export_onnx(policy, tmp_path / "policy.onnx")
-    session = runtime.InferenceSession(str(tmp_path / "policy.onnx"))
-    batch = np.random.default_rng(0).integers(0, 256, (40, 40, 40, 1)).astype(np.uint8)
-    (actions,) = session.run(None, {"observation": batch})
-    assert len(set(actions.tolist())) > 1
-    np.testing.assert_array_equal(actions, policy.predict(batch)[0])
 
 
 def test_a_policy_for_images_plays_nothing_else(folder):
