@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from functools import partial
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,7 @@ from p3s.envs.flattening import NotThisSpace, describe_space, flatten_observatio
 from p3s.errors import UserError
 from p3s.networks import Conv, Multi, apply_network, encoder_of, init_model, unpacked
 from p3s.types import EnvSpec, ObservationSpec
-from tests.camera_worlds import Camera, batch_of, image, shown
+from tests.camera_worlds import Camera, Goals, batch_of, image, shown
 from tests.helpers import Counter
 
 MULTI = Multi(hidden_sizes=(8, 6), activation="relu", layer_norm=False, initialization="fan_in")
@@ -71,6 +72,15 @@ class TestPacking:
             assert env.env_spec.observation == ObservationSpec.packed(0, images)
             assert env.env_spec.features.num_numbers == 0
             assert env.observation_space.contains(env.reset(seed=0)[0])
+
+    def test_stacked_frames(self):
+        """By Gymnasium's wrapper a stack; what an algorithm stacks itself is flattened."""
+        env = Adapter(gymnasium.wrappers.FrameStackObservation(Goals(), 3), keeps_images=True)
+        assert env.env_spec.observation == ObservationSpec.packed(3 * 6, ((3, 6, 6, 1),))
+        assert env.observation_space.contains(env.reset(seed=0)[0])
+        make = partial(Adapter, Goals())
+        stacked = with_masks(make, num_stacked_observations=2, keeps_images=True)()
+        assert stacked.env_spec.observation == ObservationSpec((2 * (6 + 36),))
 
     @pytest.mark.parametrize(
         "space", [image(4, 4, 3), spaces.Dict({"a": image(7)}), spaces.Box(0, 1, (2, 2))]
