@@ -17,7 +17,7 @@ from p3s.algorithms import DQN, PPO, SAC, SQL, TD3
 from p3s.envs import Adapter, with_masks
 from p3s.envs.flattening import NotThisSpace, describe_space, flatten_observation
 from p3s.errors import UserError
-from p3s.networks import Conv, Multi, apply_network, encoder_of, init_model, unpacked
+from p3s.networks import Conv, Multi, apply_network, encoder_of, init_model, part, unpacked
 from p3s.types import EnvSpec, ObservationSpec
 from tests.camera_worlds import Camera, Goals, batch_of, image, shown
 from tests.helpers import Counter
@@ -188,6 +188,16 @@ class TestNetwork:
         assert layers[0] == ((32, 8, 4), (64, 4, 2), (64, 3, 1))
         assert encoder_of((3, 40, 44), "auto") == layers[0]
         assert encoder_of((2, 40, 40, 3), "auto") == layers[0]
+
+    def test_outputs_can_be_cut(self):
+        """As the export of a Gaussian or a dueling network wants it."""
+        model, rows, actions = self.model(), packed(3), np.ones((3, 2), np.float32)
+        cut = part(model, outputs=slice(1, None))
+        assert cut is not None
+        np.testing.assert_allclose(
+            apply_network(cut, rows, actions), apply_network(model, rows, actions)[:, 1:], rtol=1e-5
+        )
+        assert part(model, inputs=slice(4)) is None
 
     def test_layer_norm_reaches_the_encoders(self):
         params = self.model(layer_norm=True).params
