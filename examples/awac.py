@@ -35,7 +35,7 @@ class AWAC(WithTargets):
 
     def init(self, key, spec):
         policy_key, value_key = jax.random.split(key)
-        policy = self.init_network(policy_key, [spec.observation.shape], spec.action_size)
+        policy = self.init_network(policy_key, [spec.features], spec.action_size)
         value = self.init_q_networks(jax.random.split(value_key, 1), spec)
         optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
         return Learner(policy, value, {"policy": policy, "value": value}, optimizers, {})

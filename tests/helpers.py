@@ -161,7 +161,7 @@ def assert_file_and_export(policy: Policy, folder: Path) -> None:
     expected = policy.predict(observations)[0]
     assert np.array_equal(loaded.predict(observations)[0], expected)
     if policy.algorithm.noiseless_layers(policy.params, policy.spec) is None:
-        with pytest.raises(UserError, match="cannot be exported: only dense layers can"):
+        with pytest.raises(UserError, match="cannot be exported: only dense layers and conv"):
             export_onnx(loaded, folder / "policy.onnx")
         return
     export_onnx(loaded, folder / "policy.onnx")

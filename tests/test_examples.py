@@ -16,7 +16,10 @@ from p3s.testing import check_algorithm, check_scheme
 EXAMPLES = Path(__file__).parent.parent / "examples"
 STEPS = {"quickstart": 600, "own_environment": 600, "own_device_environment": 600,
          "own_scheme": 1200, "policy_without_jax": 600,
-         "delayed_rewards": 1200, "study": 400}  # fmt: skip
+         "delayed_rewards": 1200, "study": 400, "camera_and_joints": 600,
+         "grid": 600}  # fmt: skip
+PACKAGES = {"grid": "minigrid"}
+"""What an example needs besides."""
 MODULES = ("awac", "residual")
 """Classes to import: test_plugins.py and test_networks.py train them."""
 
@@ -44,6 +47,8 @@ def test_the_network_serves_an_algorithm_that_keeps_the_contract():
 
 @pytest.mark.parametrize("name", STEPS)
 def test_it_runs(name, tmp_path):
+    if name in PACKAGES:
+        pytest.importorskip(PACKAGES[name])
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), str(STEPS[name])]
     done = subprocess.run(

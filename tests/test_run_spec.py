@@ -22,7 +22,7 @@ from p3s.study.cells import make_cells
 from tests.helpers import SMALL, call
 from tests.helpers_studies import study_of
 
-WRAPPER = "gymnasium.wrappers:RecordEpisodeStatistics"
+WRAPPER = "gymnasium.wrappers:RecordEpisodeStatistics(buffer_length=5)"
 FIELDS = {"num_learners": 3, "hidden_sizes": (8,), "steps": 900, "seed": 4, "target_rate": 0.5}
 
 
@@ -116,7 +116,7 @@ class TestWrappers:
             Population("Pendulum-v1", wrappers=WRAPPER, **SMALL)
 
     def test_of_a_study_from_a_module_that_nobody_imported(self):
-        text = "environments = [{id = 'Pendulum-v1', wrappers = ['strange_module:Wrap']}]"
+        text = "environments = [{id = 'Pendulum-v1', wrappers = ['strange_module:Wrap(a=1)']}]"
         with pytest.raises(UserError, match="names a module that you have not imported"):
             make_cells(study_of(text))
 

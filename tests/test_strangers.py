@@ -278,8 +278,11 @@ def test_files_of_a_study_that_are_nested_deeply(own_study, capsys, name):
 
 
 @pytest.mark.parametrize(
-    "wrapper", ["builtins:print", "sys:exit", "os:getcwd", "subprocess:run", "gymnasium:make"]
-)
+    "wrapper",
+    ["builtins:print", "sys:exit", "os:getcwd", "subprocess:run", "gymnasium:make",
+     "os:system('true')", "strange_module:Wrap(a=1)", "gymnasium.wrappers:Autoreset(open('x'))",
+     f"gymnasium.wrappers:Autoreset({'[' * 100_000})"],
+)  # fmt: skip
 def test_a_policy_calls_nothing(population, tmp_path, capsys, wrapper):
     file = tmp_path / "policy.safetensors"
     population.policy.save(file)

@@ -109,7 +109,7 @@ class TestObservationsOfSpaces:
         assert "Told-v0 hold a Mission (mission), which no network here reads: wrap it" in errors
         told = EnvSpec("MiniGrid-Told-v0", Told)
         monkeypatch.setitem(gymnasium.registry, "MiniGrid-Told-v0", told)
-        with pytest.raises(UserError, match=r"with --wrappers minigrid\.wrappers:ImgObsWrapper"):
+        with pytest.raises(UserError, match=r'--wrappers "gymnasium\.wrappers:FilterObservation\('):
             make_env("MiniGrid-Told-v0")
         with pytest.raises(UserError, match="hold a Sequence, which no network here reads"):
             make_env(lambda: Counter(observation_space=spaces.Sequence(spaces.Discrete(2))))
@@ -122,12 +122,12 @@ class TestObservationsOfSpaces:
             }
         )
         make = partial(Counter, observation_space=space)
-        fields = {**FEW, "algorithm": "td3", "hidden_sizes": (64, 64)}
+        fields = {**FEW, "algorithm": "td3", "network": "mlp", "hidden_sizes": (64, 64)}
         camera, plain = (Population(make, **fields, **own) for own in ({}, {"scale_images": False}))
         camera.learn(8)
         assert (
-            "observation: camera 64×64×3 (pixels / 255) and joints 7, flattened to 12,295 numbers\n"
-            in capsys.readouterr().out
+            "observation: camera 64×64×3 (pixels / 255) and joints 7, flattened to 12,295 numbers "
+            "(--network multi reads images as such)\n" in capsys.readouterr().out
         )
         seen = [space.sample() for _ in range(20)]
         for population, is_gentle in ((camera, True), (plain, False)):

@@ -75,7 +75,7 @@ def unknown(kind: str, name: str, known: Iterable[str], field: str | None = None
 
 def in_words(error: Exception) -> str:
     """An exception in one phrase; without a message of its own, the line that raised it."""
-    kind, text = type(error).__name__, str(error)
+    kind, text = type(error).__name__, " ".join(str(error).split())
     frames = traceback.extract_tb(error.__traceback__)
     if text or not frames:
         return f"{kind}: {text}"

@@ -40,7 +40,8 @@ class Population:
     env: a Gymnasium id or a callable that makes one copy of the environment.
     algorithm: by default the one that suits the environment (`p3s presets`), else td3.
     env_kwargs: arguments for the environment of that id.
-    wrappers: 'module:Name' of what it is wrapped in, the innermost first.
+    wrappers: 'module:Name' or 'module:Name(stack_size=4)' of what it is wrapped in, the innermost
+        first.
     out: a new run folder, which gets what `p3s train` writes: records, checkpoints, the report.
     loggers: what the run is logged to beside its folder: tensorboard, wandb, mlflow, trackio, csv.
     fields: any hyper-parameter or run option by its name (`p3s train --help-all` lists them).

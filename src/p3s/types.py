@@ -7,7 +7,7 @@ Axes, outermost first: learner, batch, feature. A singular name (`learner`) is o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ Array = Any
 """A jax.Array in compiled code, an np.ndarray on the host."""
 Params = Any
 """A pytree of arrays; `trees.Carried` marks those that are not trained."""
+Shape = tuple[int, ...]
 ImageAxes = Literal["auto", "first", "last"]
 """Where the channels of an image are; auto: where its shape suggests."""
 Recorded = dict[str, Any]
@@ -37,25 +38,60 @@ class Metrics(NamedTuple):
     """Further ones by the names that they are recorded under."""
 
 
+FLOAT_BYTES = 4
+
+
 @dataclass(frozen=True)
 class ObservationSpec:
-    """Shape and dtype of one observation: a flat float32 vector, or a uint8 image."""
+    """Shape and dtype of one observation: a flat float32 vector, a uint8 image, or both, packed.
 
-    shape: tuple[int, ...]
+    A packed observation is a vector of bytes: those of float32 numbers first, then the pixels of
+    one image after the other.
+    """
+
+    shape: Shape
     dtype: str = "float32"
+    images: tuple[Shape, ...] = ()
+    """Shapes of the images in a packed observation."""
+
+    @classmethod
+    def packed(cls, num_numbers: int, images: tuple[Shape, ...]) -> ObservationSpec:
+        """Observations of so many numbers and these images."""
+        return cls((FLOAT_BYTES * num_numbers + sum(map(prod, images)),), "uint8", images)
 
     @property
     def size(self) -> int:
-        """Numbers in one observation."""
+        """Entries of the array that one observation is."""
         return prod(self.shape)
 
     @property
+    def num_numbers(self) -> int:
+        """Numbers in one observation without a mask; in a packed one those beside the images."""
+        return (
+            self.size
+            if not self.images
+            else (self.size - sum(map(prod, self.images))) // FLOAT_BYTES
+        )
+
+    @property
     def is_image(self) -> bool:
-        """Whether it holds pixels, which networks scale themselves."""
+        """Whether it is one image, whose pixels networks scale themselves."""
+        return self.dtype == "uint8" and not self.images
+
+    @property
+    def has_images(self) -> bool:
+        """Whether it is an image, or holds some."""
         return self.dtype == "uint8"
 
+    def __str__(self) -> str:
+        shapes = ["×".join(map(str, shape)) for shape in self.images or (self.shape,)]
+        if not self.images:
+            return f"{self.dtype} observations of {shapes[0]}"
+        numbers = f" and {self.num_numbers} numbers" if self.num_numbers else ""
+        return f"observations of {', '.join(shapes)} pixels{numbers}"
 
-def channels_first(shape: tuple[int, ...], axes: ImageAxes = "auto") -> bool:
+
+def channels_first(shape: Shape, axes: ImageAxes = "auto") -> bool:
     """Whether the channels of an image come first.
 
     Two equal axes are taken for height and width; otherwise the shorter end is the channels.
@@ -89,7 +125,7 @@ class EnvSpec:
 
     @property
     def observation_size(self) -> int:
-        """Numbers in one observation."""
+        """Entries of the array that one observation is."""
         return self.observation.size
 
     @property
@@ -99,13 +135,12 @@ class EnvSpec:
             return self.observation
         *others, last = self.observation.shape
         columns = -(-self.action_size // prod(others))
-        return ObservationSpec((*others, last - columns), self.observation.dtype)
+        return replace(self.observation, shape=(*others, last - columns))
 
     def __str__(self) -> str:
-        shape = "×".join(map(str, self.features.shape))
         kind = "masked actions" if self.masked else "actions"
         kind = kind if self.discrete else "action dimensions"
-        return f"{self.observation.dtype} observations of {shape} and {self.action_size} {kind}"
+        return f"{self.features} and {self.action_size} {kind}"
 
 
 class Transition(NamedTuple):

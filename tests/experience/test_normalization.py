@@ -18,7 +18,7 @@ from p3s.experience.rows import unpack_transitions
 from p3s.policies.file import read_policy_file
 from p3s.policies.onnx_export import export_onnx
 from p3s.policies.policy import Policy
-from p3s.types import EnvSpec
+from p3s.types import EnvSpec, ObservationSpec
 from tests.helpers import SMALL, record, resume, run
 
 FIELDS = {"env": "Pendulum-v1", "num_learners": 2, "normalize_observations": True}
@@ -41,6 +41,25 @@ class TestMoments:
         assert seen.dtype == np.float32
         np.testing.assert_allclose(seen.mean(axis=0), 0, atol=1e-3)
         np.testing.assert_allclose(seen.std(axis=0), [1, 1, 0], atol=1e-3)
+
+    def test_those_of_packed_observations_are_of_their_numbers(self):
+        spec = EnvSpec(ObservationSpec.packed(3, ((2, 2, 1),)), 1)
+        pixels = self.draw.integers(0, 256, (500, 4)).astype(np.uint8)
+        packed = np.concatenate([self.stream.view(np.uint8), pixels], axis=1)
+        moments, plain = RunningMoments(spec), RunningMoments(EnvSpec.flat(3, 1))
+        moments.see(packed)
+        plain.see(self.stream)
+        assert all(map(np.array_equal, moments.scaling, plain.scaling))
+        for seen in (normalize(packed, moments.scaling), normalize(packed[7], moments.scaling)):
+            assert seen.dtype == np.uint8
+        seen = normalize(packed, moments.scaling)
+        np.testing.assert_array_equal(seen[:, 12:], pixels)
+        numbers = np.ascontiguousarray(seen[:, :12]).view(np.float32)
+        np.testing.assert_array_equal(numbers, normalize(self.stream, plain.scaling))
+        on_device = jax.jit(normalize)(packed, moments.scaling)
+        np.testing.assert_array_equal(on_device[:, 12:], pixels)
+        numbers = np.asarray(on_device)[:, :12].copy().view(np.float32)
+        np.testing.assert_allclose(numbers, normalize(self.stream, plain.scaling), rtol=1e-5)
 
     def test_outliers_are_clipped_and_nothing_happens_without_a_scaling(self):
         moments = RunningMoments(EnvSpec.flat(3, 1))

@@ -16,6 +16,7 @@ OBSERVATIONS = {
     "vector": ObservationSpec((3,)),
     "image": ObservationSpec((4, 5, 2), "uint8"),
     "odd image": ObservationSpec((3, 3, 1), "uint8"),  # its bytes are not a multiple of four
+    "packed": ObservationSpec.packed(2, ((3, 3, 1), (2, 2, 2))),
 }
 SPECS = [
     pytest.param(EnvSpec(observation, size, discrete), id=f"{name}, {kind}")

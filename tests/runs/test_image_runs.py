@@ -11,11 +11,12 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import p3s
+from p3s.envs import parse_name
 from p3s.errors import UserError
 from p3s.experience.rows import fields as row_fields
 from p3s.experience.rows import record as row_record
-from p3s.policies.onnx_export import export_onnx
 from p3s.runs import opening
+from p3s.types import ObservationSpec
 from tests.helpers import call, record, resume, run
 from tests.probe_worlds import Catch
 
@@ -48,6 +49,29 @@ def test_resumes_to_the_bit(folder, tmp_path):
     resume(tmp_path / "parts", until=570)
     resume(tmp_path / "parts")
     assert record(tmp_path / "parts") == record(folder)
+
+
+@pytest.mark.slow
+def test_pong_resumes_to_the_bit(tmp_path):
+    """Atari's usual preprocessing by wrappers with arguments, one update every four steps."""
+    for module in ("ale_py", "cv2"):
+        pytest.importorskip(module)
+    wrappers = [
+        f"gymnasium.wrappers:{name}"
+        for name in (
+            "AtariPreprocessing(frame_skip=4)", "FrameStackObservation(stack_size=4)",
+            "TimeLimit(max_episode_steps=40)",
+        )
+    ]  # fmt: skip
+    pong = parse_name("ale_py:ALE/Pong-v5", None, {"frameskip": 1}, tuple(wrappers))
+    fields = {**FIELDS, "env": pong, "updates_per_step": 0.25}
+    run(tmp_path / "whole", **fields)
+    run(tmp_path / "parts", until=330, **fields)
+    assert resume(tmp_path / "parts") == []
+    assert record(tmp_path / "parts") == record(tmp_path / "whole")
+    training, _ = opening.reopen(tmp_path / "whole")
+    training.close()
+    assert training.spec.observation == ObservationSpec((4, 84, 84), "uint8")
 
 
 def test_replay_and_checkpoint_hold_bytes(folder):
@@ -133,8 +157,6 @@ def test_normalizing_images_is_refused_in_one_line(capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_what_has_no_place_for_images_says_so(folder, tmp_path):
-    with pytest.raises(UserError, match="cannot be exported: only dense layers"):
-        export_onnx(p3s.load(folder), tmp_path / "policy.onnx")
+def test_a_policy_for_images_plays_nothing_else(folder):
     with pytest.raises(UserError, match="the policy is for uint8 observations of 40×40×1 and 3"):
         p3s.evaluate(p3s.load(folder), "CartPole-v1")

@@ -38,6 +38,14 @@ class SameStart(TD3):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HidesParts(TD3):
+    name: ClassVar[str] = "hides_parts"
+
+    def init_network(self, key, inputs, output_size):
+        return super().init_network(key, [getattr(it, "shape", it) for it in inputs], output_size)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OwnDice(TD3):
     name: ClassVar[str] = "own_dice"
 
@@ -131,6 +139,8 @@ class Unfelt(TD3):
 
 ALGORITHMS = {
     NaNAtInit: "nan_at_init: init has numbers that are not finite (extra/scale)",
+    HidesParts: "hides_parts: init hides from init_network what is an image: "
+    "give it spec.features, not its shape",
     SameStart: "same_start: init ignores its key: two keys give the same policy",
     OwnDice: "own_dice: act is not the same twice: draw random numbers from its key alone",
     Quiet: "quiet: act ignores its key when it explores",

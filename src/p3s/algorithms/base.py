@@ -46,6 +46,11 @@ class Algorithm:
     """Divide pixels by 255: those of uint8 images, and those of uint8 parts (0 to 255) of
     observations that are flattened. Off for a grid whose numbers are not brightness."""
 
+    @property
+    def reads_parts(self) -> bool:
+        """Whether it reads images that have numbers beside them: packed, see `ObservationSpec`."""
+        return False
+
     def for_run(self, num_updates: int) -> Self:
         """The algorithm for this many updates of a learner; a value that is given stays."""
         return self

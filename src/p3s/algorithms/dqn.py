@@ -157,7 +157,7 @@ class DQN(WithTargets):
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         outputs = spec.action_size + (1 if self.dueling else 0)
-        layers = self.init_network(key, [spec.features.shape], outputs)
+        layers = self.init_network(key, [spec.features], outputs)
         epsilon = Carried(jnp.asarray(self.epsilon_start, jnp.float32))
         return Learner(
             policy={"layers": layers, "epsilon": epsilon},

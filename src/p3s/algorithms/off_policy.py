@@ -9,7 +9,7 @@ An algorithm overrides a field where its default differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -27,7 +27,6 @@ from p3s.networks import (
     Dropout,
     Initialization,
     Model,
-    Shape,
     apply_network,
     init_model,
     network_named,
@@ -36,7 +35,16 @@ from p3s.networks import (
 )
 from p3s.networks.products import Precision
 from p3s.trees import merge, trained
-from p3s.types import EnvSpec, Guide, ImageAxes, Learner, Params, Transition
+from p3s.types import (
+    EnvSpec,
+    Guide,
+    ImageAxes,
+    Learner,
+    ObservationSpec,
+    Params,
+    Shape,
+    Transition,
+)
 
 Loss = Callable[[Params], tuple[jax.Array, tuple[Params, Any]]]
 """Parameters -> loss, (parameters with their carried leaves after the pass, anything else)."""
@@ -87,12 +95,13 @@ class OffPolicy(Algorithm):
     """Width of matrix products: float32, or bfloat16 summed in float32 (faster where the hardware
     has it); everything else stays float32."""
     network: str = "auto"
-    """mlp (dense layers), conv (for images), batch_renorm (dense layers with CrossQ's norms),
-    batch_norm (with XQC's norms and unit weights), residual_norm (FlashSAC's blocks), a registered
-    network of your own, or auto: conv for images and mlp for everything else."""
+    """mlp (dense layers), conv (for an image), multi (an encoder for each image of an observation
+    and one for its numbers), batch_renorm (dense layers with CrossQ's norms), batch_norm (with
+    XQC's norms and unit weights), residual_norm (FlashSAC's blocks), a registered network of your
+    own, or auto: conv for an image, multi for images in a Dict or Tuple, mlp otherwise."""
     image_axes: ImageAxes = "auto"
     """Where images have their channels: first, last, or auto: next to two equal axes, which are
-    height and width, else at the shorter end. For network conv."""
+    height and width, else at the shorter end. For networks conv and multi."""
 
     @property
     def return_limit(self) -> float | None:
@@ -148,11 +157,20 @@ class OffPolicy(Algorithm):
         updates, state = self.adam(self.adam_momentum).update(gradient, state)
         return projected(merge(optax.apply_updates(part, updates), after)), state, loss, rest
 
-    def init_network(self, key: jax.Array, shapes: list[Shape], output_size: int) -> Model:
-        """A network of this algorithm's kind."""
+    @property
+    def reads_parts(self) -> bool:
+        return self.network == "auto" or network_named(self.network).reads_parts
+
+    def init_network(
+        self, key: jax.Array, inputs: Sequence[Shape | ObservationSpec], output_size: int
+    ) -> Model:
+        """A network of this algorithm's kind; inputs: `spec.features`, shapes of all others."""
+        shapes = [item.shape if isinstance(item, ObservationSpec) else item for item in inputs]
+        images = inputs[0].images if isinstance(inputs[0], ObservationSpec) else ()
         name = self.network
         if name == "auto":
-            name = "conv" if any(len(shape) == 3 for shape in shapes) else "mlp"
+            for_image = "conv" if any(len(shape) == 3 for shape in shapes) else "mlp"
+            name = "multi" if images else for_image
         network = network_named(name)(
             hidden_sizes=self.hidden_sizes,
             activation=self.activation,
@@ -161,6 +179,7 @@ class OffPolicy(Algorithm):
             precision=self.precision,
             scale_images=self.scale_images,
             image_axes=self.image_axes,
+            images=images,
         )
         return init_model(network, key, shapes, output_size)
 
@@ -169,10 +188,9 @@ class OffPolicy(Algorithm):
 
         outputs: numbers that a network gives for an action.
         """
-        observation, action = spec.features.shape, (spec.action_size,)
-        shapes = [observation] if spec.discrete else [observation, action]
+        inputs = [spec.features, *([] if spec.discrete else [(spec.action_size,)])]
         size = outputs * (spec.action_size if spec.discrete else 1)
-        networks = [self.init_network(key, shapes, size) for key in keys]
+        networks = [self.init_network(key, inputs, size) for key in keys]
         return jax.tree.map(lambda *stack: jnp.stack(stack), *networks)
 
 

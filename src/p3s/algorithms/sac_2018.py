@@ -80,7 +80,7 @@ class SAC2018(GaussianActorCritic, WithTargets):
         policy = self.init_policy(keys[0], spec)
         value = {
             "q": self.init_q_networks(keys[1:3], spec),
-            "v": self.init_network(keys[3], [spec.observation.shape], 1),
+            "v": self.init_network(keys[3], [spec.features], 1),
         }
         optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
         return Learner(policy, value, {"value": value["v"]}, optimizers, {})

@@ -102,7 +102,7 @@ class SACDiscrete(SoftActorCritic):
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """Logits of all actions."""
-        return self.for_policy.init_network(key, [spec.features.shape], spec.action_size)
+        return self.for_policy.init_network(key, [spec.features], spec.action_size)
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool

@@ -203,9 +203,9 @@ class SQL(ActorCritic, WithTargets):
 
     def init(self, key: jax.Array, spec: EnvSpec) -> Learner:
         policy_key, value_key = jax.random.split(key)
-        shapes = [spec.observation.shape, (spec.action_size,)]
-        policy = self.for_policy.init_network(policy_key, shapes, spec.action_size)
-        value = self.init_network(value_key, shapes, 1)
+        inputs = [spec.features, (spec.action_size,)]
+        policy = self.for_policy.init_network(policy_key, inputs, spec.action_size)
+        value = self.init_network(value_key, inputs, 1)
         optimizers = {"policy": self.start_optimizer(policy), "value": self.start_optimizer(value)}
         return Learner(policy, value, {"value": value}, optimizers, {"num_updates": jnp.int32(0)})
 

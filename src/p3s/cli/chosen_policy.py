@@ -53,7 +53,8 @@ class PlayedOn:
     env_kwargs: dict[str, str] = field(default_factory=dict)
     """Arguments of the environment, as pairs: max_episode_steps 500."""
     wrappers: Wrappers = ()
-    """Wrappers of the environment, the innermost first: module:Name, called with it."""
+    """Wrappers of the environment, the innermost first: module:Name, called with it, or with
+    arguments 'module:Name(stack_size=4)'."""
 
     def environment(self, policy: Policy) -> EnvName | None:
         """The other environment, or None for the policy's own."""

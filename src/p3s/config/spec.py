@@ -44,7 +44,8 @@ class Method:
     env_kwargs: dict[str, Any] = field(default_factory=dict)
     """Arguments of the environment, as pairs: max_episode_steps 500 frame_skip 2."""
     wrappers: tuple[str, ...] = ()
-    """Wrappers of the environment, the innermost first: module:Name, called with it."""
+    """Wrappers of the environment, the innermost first: module:Name, called with it, or with
+    arguments 'module:Name(stack_size=4)'."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def check_environment(config: Config, env: Adapter) -> None:
             f"{name} has images, which networks scale themselves: "
             "leave normalize_observations off (--no-normalize-observations)"
         )
-    if config.options.credit == "rrd" and env.env_spec.observation.is_image:
+    if config.options.credit == "rrd" and env.env_spec.observation.has_images:
         raise UserError(
             f"{name} has images, and the reward network of credit rrd reads vectors only: "
             "choose --credit ircr"

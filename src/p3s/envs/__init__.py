@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
-from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -18,6 +16,7 @@ from p3s.envs.names import EnvName, parse_name, register
 from p3s.envs.own import made_by_callable, made_by_name
 from p3s.envs.packages import missing_module, unknown_environment
 from p3s.envs.prefixes import has_prefix, make_named
+from p3s.envs.wrapping import wrapped
 from p3s.errors import UserError, in_words
 from p3s.registry import search_current_folder
 
@@ -46,7 +45,7 @@ def make_env(
     if isinstance(env, EnvName):
         made, delay = _make_named(env, render_mode), env.delay
         for wrapper in env.wrappers:
-            made = _wrapped(made, wrapper)
+            made = wrapped(made, wrapper)
     elif isinstance(env, gymnasium.Env):
         raise UserError("give a callable that makes the environment: every learner has its own")
     elif not callable(env):
@@ -94,32 +93,6 @@ def _delayed(env: gymnasium.Env, delay: Delay) -> gymnasium.Env:
     from p3s.envs.on_host import OnHost
 
     return OnHost(delayed(functional, delay), describe(env), env.render_mode)
-
-
-def _wrapped(env: gymnasium.Env, wrapper: str) -> gymnasium.Env:
-    """The environment in a wrapper that is named 'module:Name'."""
-    module, colon, name = wrapper.partition(":")
-    if not colon:
-        raise UserError(f"a wrapper is named module:Name, not {wrapper!r}")
-    search_current_folder()
-    try:
-        wrap = getattr(importlib.import_module(module), name)
-        if not _can_wrap(wrap, module):
-            raise TypeError("it is neither a gymnasium.Wrapper nor a function of that module")
-        made = wrap(env)
-    except Exception as error:
-        what = in_words(error)
-        raise UserError(f"the wrapper {wrapper} cannot be made: {what}") from error
-    if not isinstance(made, gymnasium.Env):
-        raise UserError(f"the wrapper {wrapper} made a {type(made).__name__}, not a gymnasium.Env")
-    return made
-
-
-def _can_wrap(wrap: Any, module: str) -> bool:
-    """Whether something is made to wrap environments: not everything that can be called is."""
-    if isinstance(wrap, type):
-        return issubclass(wrap, gymnasium.Wrapper)
-    return isinstance(wrap, FunctionType) and wrap.__module__ == module
 
 
 def _make_named(name: EnvName, render_mode: str | None) -> gymnasium.Env:

@@ -1,8 +1,9 @@
 """Any Gymnasium environment as the learners see it: arrays in, actions in [-1, 1] out.
 
 Observations are flat float32 vectors, or uint8 images (height, width, channels), which stay uint8
-on their way through replay and checkpoints to the network. Every other space is flattened, pixels
-in it divided by 255.
+on their way through replay and checkpoints to the network. Images with numbers beside them are
+packed as bytes for an algorithm that reads them so. Every other space is flattened, pixels in it
+divided by 255.
 
 An algorithm may want to see the latest few observations at once
 (`Algorithm.num_stacked_observations`). They are put side by side, the newest first, images by their
@@ -13,6 +14,7 @@ observation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +23,19 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import RecordConstructorArgs
 
-from p3s.envs.flattening import PIXEL_SCALE, describe_space, pixel_ranges, unread_part
+from p3s.envs.flattening import (
+    PIXEL_SCALE,
+    as_bytes,
+    describe_space,
+    flat_size,
+    flatten_observation,
+    has_image_parts,
+    image_shape,
+    images_in,
+    is_image,
+    pixel_ranges,
+    unread_part,
+)
 from p3s.envs.masked_observations import join_mask, mask_columns
 from p3s.envs.masks import offers_masks, read_mask, refuse_mask
 from p3s.envs.packages import how_to_wrap
@@ -36,6 +50,7 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
     before the first one of an episode there is that one again.
     masked: whether masks of the allowed actions are appended.
     scale_images: whether pixels in what is flattened are divided by 255.
+    keeps_images: whether images in a Dict or Tuple are packed as they are, see `ObservationSpec`.
     """
 
     def __init__(
@@ -44,6 +59,7 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
         num_stacked_observations: int = 1,
         masked: bool = False,
         scale_images: bool = True,
+        keeps_images: bool = False,
     ) -> None:
         # Gymnasium can then make the same again from `spec`, as its checker does.
         RecordConstructorArgs.__init__(
@@ -51,6 +67,7 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
             num_stacked_observations=num_stacked_observations,
             masked=masked,
             scale_images=scale_images,
+            keeps_images=keeps_images,
         )
         gymnasium.Wrapper.__init__(self, env)
         own = env.observation_space
@@ -61,9 +78,12 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
             )
         self._own_observation_space, self._own_action_space = own, env.action_space
         self._plain = isinstance(own, spaces.Box) and len(own.shape) == 1
-        self._spec = observation_spec(own)
-        flattened = not self._plain and not self._spec.is_image
-        self._scale_images = scale_images
+        about = describe_space(own, scale_images, keeps_images and has_image_parts(own))
+        self._packed = about if about is not None and images_in(about) else None
+        """The description of what is packed."""
+        self._spec = packed_spec(self._packed) if self._packed else observation_spec(own)
+        flattened = not self._plain and not self._spec.has_images
+        self._about_observation = about if flattened or self._packed else None
         self._pixel_ranges = pixel_ranges(own) if flattened and scale_images else []
         self._masked = masked
         self.action_mask: np.ndarray | None = None
@@ -74,12 +94,12 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
             if not isinstance(env.action_space, spaces.Discrete):
                 raise UserError(f"{describe(env)} has no Discrete actions, which masks belong to")
             last += mask_columns(self._spec.shape, int(env.action_space.n))
-        self._shown = ObservationSpec((*others, last), self._spec.dtype)
+        self._shown = replace(self._spec, shape=(*others, last))
         self._num_stacked_observations = num_stacked_observations
         self._latest: list[np.ndarray] = []
         """What is shown with the next observation."""
         self._dtype = np.dtype(self._spec.dtype)
-        low, high = (0, 255) if self._spec.is_image else (-np.inf, np.inf)
+        low, high = (0, 255) if self._spec.has_images else (-np.inf, np.inf)
         self.observation_space = spaces.Box(low, high, self._shown.shape, self._dtype.type)
         self._box = env.action_space if isinstance(env.action_space, spaces.Box) else None
         if self._box is not None:
@@ -114,8 +134,7 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
         """What a policy file says of the environment's own actions and observations."""
         about: dict[str, Any] = {}
         if not self._plain and not self._spec.is_image:
-            own = self._own_observation_space
-            about["observation_space"] = describe_space(own, self._scale_images)
+            about["observation_space"] = self._about_observation
         if self._box is None:
             assert isinstance(self.env.action_space, spaces.Discrete)
             return {**about, "action_start": int(self.env.action_space.start)}
@@ -191,8 +210,10 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
         return space.sample(self.action_mask.astype(np.int8))
 
     def _as_array(self, observation: Any) -> np.ndarray:
+        if self._packed:
+            return flatten_observation(self._packed, observation, batches=False)
         if self._spec.is_image:
-            array = _as_bytes(observation)
+            array = as_bytes(observation)
             array = array[..., None] if array.ndim == 2 else array
         else:
             if not self._plain:
@@ -223,45 +244,38 @@ class Adapter(gymnasium.Wrapper, RecordConstructorArgs):
         return own if self._flat_actions else own.reshape(self._box.shape)
 
 
-def _as_bytes(image: Any) -> np.ndarray:
-    """An image as uint8; ValueError for numbers that are none."""
-    array = np.asarray(image)
-    if array.dtype == np.uint8:
-        return array
-    if not np.issubdtype(array.dtype, np.integer) or array.min() < 0 or array.max() > 255:
-        raise ValueError(f"an image of {array.dtype} is not of whole numbers from 0 to 255")
-    return array.astype(np.uint8)
-
-
 def with_stacking(
     make: Callable[[], Adapter],
     num_stacked_observations: int,
     masked: bool = False,
     scale_images: bool = True,
+    keeps_images: bool = False,
 ) -> Callable[[], Adapter]:
     """A function that makes the same environments, each showing its latest observations at once.
 
-    masked: and the masks of their actions. scale_images: with pixels in them divided by 255.
+    masked: and the masks of their actions. scale_images, keeps_images: as `Adapter` has them.
     """
-    if num_stacked_observations == 1 and not masked and scale_images:
+    if num_stacked_observations == 1 and not masked and scale_images and not keeps_images:
         return make
-    return partial(_remake, make, num_stacked_observations, masked, scale_images)
+    return partial(_remake, make, num_stacked_observations, masked, scale_images, keeps_images)
 
 
-def _remake(
-    make: Callable[[], Adapter], num_stacked_observations: int, masked: bool, scale_images: bool
-) -> Adapter:
-    return Adapter(make().env, num_stacked_observations, masked, scale_images)
+def _remake(make: Callable[[], Adapter], *about: Any) -> Adapter:
+    return Adapter(make().env, *about)
 
 
 def with_masks(
-    make: Callable[[], Adapter], num_stacked_observations: int = 1, scale_images: bool = True
+    make: Callable[[], Adapter],
+    num_stacked_observations: int = 1,
+    scale_images: bool = True,
+    keeps_images: bool = False,
 ) -> Callable[[], Adapter]:
-    """`with_stacking`, and with masks if the environments have them."""
+    """`with_stacking`, with masks if the environments have them, and images if they are parts."""
     example = make()
     masked = offers_masks(example)
+    keeps_images &= num_stacked_observations == 1 and has_image_parts(example.env.observation_space)
     example.close()
-    return with_stacking(make, num_stacked_observations, masked, scale_images)
+    return with_stacking(make, num_stacked_observations, masked, scale_images, keeps_images)
 
 
 def with_spec_check(make: Callable[[], Adapter], spec: EnvSpec) -> Callable[[], Adapter]:
@@ -279,12 +293,17 @@ def _make_expected(make: Callable[[], Adapter], spec: EnvSpec) -> Adapter:
 
 def observation_spec(space: gymnasium.Space[Any]) -> ObservationSpec:
     """A uint8 Box of two or three axes is an image; every other space becomes a flat vector."""
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) in (2, 3):
-        shape = (*space.shape, 1) if len(space.shape) == 2 else space.shape
-        return ObservationSpec(shape, "uint8")
+    if is_image(space):
+        assert space.shape is not None
+        return ObservationSpec(image_shape(space.shape), "uint8")
     flat = spaces.flatten_space(space)
     assert isinstance(flat, spaces.Box)
     return ObservationSpec(flat.shape)
+
+
+def packed_spec(description: Any) -> ObservationSpec:
+    """What becomes of a space with images in it."""
+    return ObservationSpec.packed(flat_size(description), tuple(images_in(description).values()))
 
 
 def _finite_bounds(env: gymnasium.Env, box: spaces.Box) -> tuple[np.ndarray, np.ndarray]:

@@ -18,8 +18,9 @@ import numpy as np
 from gymnasium import spaces
 
 from p3s.envs.adapter import Adapter, describe
-from p3s.envs.flattening import parts_of
+from p3s.envs.flattening import holds_pixels, is_image_part, parts_of
 from p3s.errors import TrainingStopped, UserError, in_words, note
+from p3s.types import FLOAT_BYTES
 
 ACHIEVED, DESIRED = "achieved_goal", "desired_goal"
 ROWS_TRIED = 8
@@ -36,11 +37,14 @@ class Goals:
             raise UserError(problem, "hindsight")
         assert isinstance(space, spaces.Dict)
         self._name, self._goal = describe(env), space[DESIRED]
-        places, start = dict[str, slice](), 0
+        self._packed, places, start = bool(env.env_spec.observation.images), {}, 0
+        size = FLOAT_BYTES if self._packed else 1
         for name, part in parts_of(space):
-            places[name] = slice(start, start := start + spaces.flatdim(part))
+            if self._packed and is_image_part(part):
+                continue
+            places[name] = slice(start, start := start + size * spaces.flatdim(part))
         self.achieved, self.desired = places[ACHIEVED], places[DESIRED]
-        """Where they are in a flat observation."""
+        """Where they are in an observation: in its numbers, or in their bytes if it is packed."""
         self._reward = _Judge("compute_reward", env.env, self._name)
         terminated = _function(env.env, "compute_terminated")
         self._terminated = terminated and _Judge("compute_terminated", env.env, self._name)
@@ -52,6 +56,8 @@ class Goals:
 
         achieved, desired: (rows, size), as they are in observations.
         """
+        if self._packed:
+            achieved, desired = achieved.view(np.float32), desired.view(np.float32)
         own = (np.asarray(goals, self._goal.dtype) for goals in (achieved, desired))
         pairs = tuple(goals.reshape(-1, *(self._goal.shape or ())) for goals in own)
         rewards = self._reward(*pairs).astype(np.float32)
@@ -115,6 +121,8 @@ def goal_problem(env: Adapter) -> str | None:
     goals = space[ACHIEVED], space[DESIRED]
     if any(not isinstance(goal, spaces.Box) for goal in goals) or goals[0].shape != goals[1].shape:
         return f"{name}: {ACHIEVED} is {goals[0]}, {DESIRED} {goals[1]}; both must be a Box alike"
+    if any(holds_pixels(goal) or is_image_part(goal) for goal in goals):
+        return f"{name}: its goals are pixels, and hindsight replaces numbers only"
     if _function(env.env, "compute_reward") is None:
         return f"{name} has no function compute_reward(achieved_goal, desired_goal, info)"
     return None

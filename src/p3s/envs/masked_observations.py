@@ -8,6 +8,7 @@ adapter, which appends them, and the algorithms that keep to them know of it.
     flat observation (n,)          ->  (n + actions,)
     image (height, width, c)       ->  (height, width, c + 1), the mask in the first pixels of the
                                        last channel; more channels if there are more actions
+    packed (bytes,)                ->  (bytes + actions,)
 """
 
 from __future__ import annotations

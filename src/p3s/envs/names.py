@@ -39,7 +39,7 @@ class EnvName:
     kwargs: dict[str, Any] = field(default_factory=dict)
     note: str | None = None
     wrappers: tuple[str, ...] = ()
-    """'module:Name' of what the environment is wrapped in, the innermost first."""
+    """What the environment is wrapped in, the innermost first: 'module:Name(stack_size=4)'."""
 
     def to_json(self) -> dict[str, Any]:
         """Id, delay, arguments and wrappers, for a policy file."""

@@ -49,7 +49,7 @@ PACKAGES = (
         "minigrid",
         "MiniGrid-|BabyAI-",
         "MiniGrid-Empty-5x5-v0",
-        "minigrid.wrappers:ImgObsWrapper",
+        "gymnasium.wrappers:FilterObservation(filter_keys=['image', 'direction'])",
     ),
     Package(
         "ale-py", "ale_py", r"ALE/|\w+(NoFrameskip|Deterministic)-v\d|\w+-ram-v", "ALE/Pong-v5"
@@ -109,7 +109,7 @@ def how_to_wrap(env_id: str) -> str:
     package = package_of(env_id)
     if package is None or package.wrapper is None:
         return "wrap it so that it gives numbers"
-    return f"wrap it, for example with --wrappers {package.wrapper}"
+    return f'wrap it, for example with --wrappers "{package.wrapper}"'
 
 
 def quoted(install: str) -> str:

@@ -1,11 +1,12 @@
 # pyright: reportAttributeAccessIssue=false
 """Capture and restore the state of an environment in the middle of an episode.
 
-Each layer of the wrapper stack contributes its attributes, and a MuJoCo simulation its integration
-state. An environment with `get_state` and `set_state` contributes what those give and take. Whether
-that is enough is not assumed but tried: `uncaptured` plays on from a restored copy and compares to
-the bit. Attributes that cannot be pickled at the start are then known not to be needed. One that
-cannot be pickled later is not, so `capture` fails.
+Each layer of the wrapper stack contributes its attributes, a MuJoCo simulation its integration
+state, a game of the Arcade Learning Environment that of its emulator, and an environment with
+`get_state` and `set_state` what those give and take. Whether that is enough is not assumed but
+tried: `uncaptured` plays on from a restored copy and compares to the bit. Attributes that cannot be
+pickled at the start are then known not to be needed. One that cannot be pickled later is not, so
+`capture` fails.
 
 A state is plain (plain.py) where it can be. Attributes without a plain form, such as spaces, are
 left out as long as they are what a new copy of the environment has. If one of them has changed, the
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ class LeftOut(NamedTuple):
     constants: list[dict[str, bytes]]
     """Attributes without a plain form, pickled, as a new copy has them."""
     own_state: bool
-    """Whether the environment captures itself, with `get_state` and `set_state`."""
+    """Whether the environment captures itself, see `_own_state`."""
 
 
 def _layers(env: gymnasium.Env) -> Iterator[gymnasium.Env]:
@@ -88,11 +89,25 @@ def _simulation(env: gymnasium.Env) -> tuple[Any, Any, Any] | None:
     return None
 
 
+def _own_state(base: Any) -> tuple[Callable[[], Any], Callable[[Any], None]] | None:
+    """How an environment gives its state and takes it, if it has functions for that."""
+    own = getattr(base, "get_state", None), getattr(base, "set_state", None)
+    if all(map(callable, own)):
+        return own  # pyright: ignore[reportReturnType]
+    arcade = sys.modules.get("ale_py")  # imported by the environment, if it is a game of it
+    if arcade is not None and isinstance(base, arcade.AtariEnv):
+        return (
+            lambda: base.clone_state(include_rng=True).serialize(),
+            lambda state: base.restore_state(arcade.ALEState(state)),
+        )
+    return None
+
+
 def capture(env: gymnasium.Env, left_out: LeftOut) -> bytes:
     """The state of an environment, as bytes for `restore`; raises if it cannot be pickled."""
     attributes = _attributes(env, left_out)
-    base: Any = env.unwrapped
-    own = base.get_state() if left_out.own_state else None
+    functions = _own_state(env.unwrapped) if left_out.own_state else None
+    own = None if functions is None else functions[0]()
     physics = None
     simulation = _simulation(env)
     if simulation is not None:
@@ -143,8 +158,9 @@ def restore(env: gymnasium.Env, state: bytes) -> None:
     for layer, own_attributes in zip(_layers(env), attributes, strict=True):
         vars(layer).update(own_attributes)
     if own is not None:
-        base: Any = env.unwrapped
-        base.set_state(own)
+        functions = _own_state(env.unwrapped)
+        assert functions is not None
+        functions[1](own)
     simulation = _simulation(env)
     if simulation is not None and physics is not None:
         mujoco, model, data = simulation
@@ -158,10 +174,7 @@ def restore(env: gymnasium.Env, state: bytes) -> None:
 def uncaptured(make: Any, seed: int) -> LeftOut | None:
     """What captured states leave out; None if a restored environment would not play on exactly."""
     original, copy = make(), make()
-    base = original.unwrapped
-    captures_itself = all(
-        callable(getattr(base, name, None)) for name in ("get_state", "set_state")
-    )
+    captures_itself = _own_state(original.unwrapped) is not None
     try:
         for own_state in (True, False) if captures_itself else (False,):
             left_out = _tried(original, copy, own_state, seed)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from p3s.types import Array, EnvSpec
+from p3s.types import FLOAT_BYTES, Array, EnvSpec
 
 LARGEST = 10.0
 """Normalized observations are clipped to ± this."""
@@ -35,7 +35,25 @@ def normalize(observation: Array, scaling: Scaling | None) -> Array:
     """(s - mean) * scale, clipped; the observation itself if there is no scaling."""
     if scaling is None:
         return observation
+    if observation.dtype == np.uint8:
+        return _normalize_packed(observation, scaling)
     return ((observation - scaling.mean) * scaling.scale).clip(-LARGEST, LARGEST)
+
+
+def _normalize_packed(packed: Array, scaling: Scaling) -> Array:
+    """The same for the numbers of packed observations, which come first; images stay."""
+    end = FLOAT_BYTES * len(scaling.mean)
+    words, rest = packed[..., :end], packed[..., end:]
+    if isinstance(packed, np.ndarray):
+        numbers = normalize(np.ascontiguousarray(words).view(np.float32), scaling)
+        return np.concatenate([np.asarray(numbers, np.float32).view(np.uint8), rest], axis=-1)
+    import jax  # not for workers that only play
+    import jax.numpy as jnp
+
+    words = words.reshape(*words.shape[:-1], -1, FLOAT_BYTES)
+    numbers = normalize(jax.lax.bitcast_convert_type(words, jnp.float32), scaling)
+    words = jax.lax.bitcast_convert_type(numbers, jnp.uint8).reshape(*packed.shape[:-1], end)
+    return jnp.concatenate([words, rest], axis=-1)
 
 
 def normalize_batches(batches: Any, scaling: Scaling | None) -> Any:
@@ -50,8 +68,13 @@ def normalize_batches(batches: Any, scaling: Scaling | None) -> Any:
 
 def identity_scaling(spec: EnvSpec) -> Scaling:
     """A scaling of the right shapes that only clips."""
-    size = spec.observation_size
+    size = _num_scaled(spec)
     return Scaling(np.zeros(size, np.float32), np.ones(size, np.float32))
+
+
+def _num_scaled(spec: EnvSpec) -> int:
+    """Entries of what observations are scaled by; those of a vector's mask stay as they are."""
+    return spec.features.num_numbers if spec.observation.images else spec.observation_size
 
 
 class Normalizer(Protocol):
@@ -83,14 +106,17 @@ class RunningMoments(Normalizer):
 
     def __init__(self, spec: EnvSpec) -> None:
         self.count = 0
-        self.mean = np.zeros(spec.observation_size)
-        self.squares = np.zeros(spec.observation_size)
+        size = _num_scaled(spec)
+        self.mean, self.squares = np.zeros(size), np.zeros(size)
         """Sum of squared differences from the mean."""
         self.scaling = identity_scaling(spec)
-        self._counted = spec.features.size
+        self._counted = spec.features.num_numbers
         """Numbers of an observation that are normalized: all but its mask."""
 
     def see(self, observations: np.ndarray) -> None:
+        if observations.dtype == np.uint8:
+            words = observations[..., : FLOAT_BYTES * len(self.mean)]
+            observations = np.ascontiguousarray(words).view(np.float32)
         for observation in observations.astype(np.float64):
             self.count += 1
             ahead = observation - self.mean

@@ -18,7 +18,8 @@ A network of your own, registered with `p3s.register`:
         def apply(self, params, *inputs, train): ...        -> outputs, params
 
 Inputs come separately: an observation, or an observation and an action. Images are uint8,
-(..., height, width, channels); networks scale them.
+(..., height, width, channels); networks scale them. Images with numbers beside them come packed as
+bytes to a network that says `reads_parts`, see `ObservationSpec`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from __future__ import annotations
 from p3s.errors import UserError
 from p3s.networks.batch_norm import BatchNorm
 from p3s.networks.batch_renorm import BatchRenorm
-from p3s.networks.conv import NATURE_ENCODER, Conv, image_patches, num_places
+from p3s.networks.conv import LEAST_UNPADDED, NATURE_ENCODER, Conv, image_patches, num_places
 from p3s.networks.layers import (
     ACTIVATIONS,
     LAYER_NORM_EPSILON,
@@ -34,7 +35,6 @@ from p3s.networks.layers import (
     Dropout,
     Initialization,
     Layers,
-    Shape,
     apply_mlp,
     features,
     init_mlp,
@@ -51,11 +51,14 @@ from p3s.networks.models import (
     projected,
     train_network,
 )
+from p3s.networks.multi import Multi, encoder_of, unpacked
 from p3s.networks.residual_norm import ResidualNorm
+from p3s.types import Shape
 
 __all__ = [
     "ACTIVATIONS",
     "LAYER_NORM_EPSILON",
+    "LEAST_UNPADDED",
     "MLP",
     "NATURE_ENCODER",
     "NETWORKS",
@@ -67,11 +70,13 @@ __all__ = [
     "Initialization",
     "Layers",
     "Model",
+    "Multi",
     "Network",
     "ResidualNorm",
     "Shape",
     "apply_mlp",
     "apply_network",
+    "encoder_of",
     "features",
     "image_patches",
     "init_mlp",
@@ -83,10 +88,11 @@ __all__ = [
     "pixel_values",
     "projected",
     "train_network",
+    "unpacked",
 ]
 
 NETWORKS: dict[str, type[Network]] = {
-    network.name: network for network in (MLP, Conv, BatchRenorm, BatchNorm, ResidualNorm)
+    network.name: network for network in (MLP, Conv, Multi, BatchRenorm, BatchNorm, ResidualNorm)
 }
 
 

@@ -27,14 +27,13 @@ from p3s.networks.layers import (
     ACTIVATIONS,
     Dropout,
     Layers,
-    Shape,
     features,
     init_mlp,
     layer_normalize,
 )
 from p3s.networks.models import Network
 from p3s.networks.products import product
-from p3s.types import Params
+from p3s.types import Params, Shape
 
 SMALLEST_NORM = 1e-12
 

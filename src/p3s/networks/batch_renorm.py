@@ -27,7 +27,6 @@ from p3s.networks.layers import (
     ACTIVATIONS,
     Dropout,
     Layers,
-    Shape,
     features,
     init_mlp,
     layer_normalize,
@@ -35,7 +34,7 @@ from p3s.networks.layers import (
 from p3s.networks.models import Network
 from p3s.networks.products import product
 from p3s.trees import Carried
-from p3s.types import Params
+from p3s.types import Params, Shape
 
 EPSILON = 1e-3
 MOMENTUM = 0.99

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from p3s.errors import UserError
 from p3s.networks.products import Precision, product
 
 Initialization = Literal["fan_in", "xavier", "xavier_joint", "orthogonal"]
 Activation = Literal["relu", "tanh", "elu", "leaky_relu", "gelu", "silu"]
 Layers = list[dict[str, jax.Array]]
-Shape = tuple[int, ...]
 
 LAYER_NORM_EPSILON = 1e-5
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -103,18 +103,35 @@ def apply_mlp(
     dropout: Dropout | None = None,
 ) -> jax.Array:
     """The activation between the layers, nothing after the last."""
-    for index, layer in enumerate(layers[:-1]):
+    hidden = apply_hidden(layers[:-1], inputs, activation, precision, dropout)
+    return product(hidden, layers[-1]["weight"], precision) + layers[-1]["bias"]
+
+
+def apply_hidden(
+    layers: Layers,
+    inputs: jax.Array,
+    activation: Activation,
+    precision: Precision,
+    dropout: Dropout | None = None,
+) -> jax.Array:
+    """The activation after each of the layers."""
+    for index, layer in enumerate(layers):
         inputs = product(inputs, layer["weight"], precision) + layer["bias"]
         if dropout is not None:
             inputs = dropout.apply(inputs, index)
         if "scale" in layer:
             inputs = layer_normalize(inputs, layer["scale"], layer["shift"])
         inputs = ACTIVATIONS[activation](inputs)
-    return product(inputs, layers[-1]["weight"], precision) + layers[-1]["bias"]
+    return inputs
 
 
 def features(*inputs: jax.Array, scale_images: bool = True) -> jax.Array:
     """All inputs as one float32 vector per row; images flattened and scaled to [0, 1]."""
+    if any(part.dtype == jnp.uint8 and part.ndim < 3 for part in inputs):
+        raise UserError(
+            "a network that reads images and numbers apart was not told which is which: give "
+            "init_network spec.features, not its shape"
+        )
     flat = [
         pixel_values(part, scale_images).reshape(*part.shape[:-3], -1)
         if part.dtype == jnp.uint8

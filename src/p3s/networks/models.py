@@ -15,13 +15,12 @@ from p3s.networks.layers import (
     Dropout,
     Initialization,
     Layers,
-    Shape,
     apply_mlp,
     features,
     init_mlp,
 )
 from p3s.networks.products import Precision
-from p3s.types import ImageAxes, Params
+from p3s.types import ImageAxes, Params, Shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +32,8 @@ class Network:
     """Whether `apply` takes `dropout` too: a `Dropout`, or None."""
     soft_log_std: ClassVar[bool] = False
     """Whether a Gaussian policy squashes the outputs for its log std instead of clipping them."""
+    reads_parts: ClassVar[bool] = False
+    """Whether it takes packed observations: images, and numbers beside them."""
 
     hidden_sizes: tuple[int, ...]
     activation: Activation
@@ -41,6 +42,8 @@ class Network:
     precision: Precision = "float32"
     scale_images: bool = True
     image_axes: ImageAxes = "auto"
+    images: tuple[Shape, ...] = ()
+    """Shapes of the images in a packed observation, for a network that `reads_parts`."""
 
     def init(self, key: jax.Array, shapes: Sequence[Shape], output_size: int) -> Params:
         """Random parameters for inputs of the given shapes."""
@@ -63,9 +66,17 @@ class Network:
     def dense(self, params: Params) -> Layers | None:
         """In evaluation mode: dense layers with `activation` between them that do the same.
 
-        None if there are none; then the export cannot write this network.
+        None if there are none.
         """
         return None
+
+    def head(self, params: Params) -> Layers | None:
+        """Of a network that encodes images: the dense layers after that."""
+        return None
+
+    def with_head(self, params: Params, head: Layers) -> Params:
+        """The parameters with these dense layers in the end, for a network that has a `head`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,20 +155,24 @@ def _dropout_option(network: Network, dropout: Dropout | None) -> dict[str, Drop
 
 
 def part(model: Model, inputs: slice = slice(None), outputs: slice = slice(None)) -> Model | None:
-    """Dense layers with these inputs and outputs only; None for a network that has none."""
-    dense = model.network.dense(model.params)
-    if dense is None:
+    """The model with these inputs and outputs only; None for a network that cannot be cut so."""
+    network, dense = model.network, model.network.dense(model.params)
+    whole = inputs == slice(None)
+    last = network.head(model.params) if dense is None and whole else dense
+    if last is None:
         return None
-    layers = [dict(layer) for layer in dense]
+    layers = [dict(layer) for layer in last]
     layers[0]["weight"] = layers[0]["weight"][..., inputs, :]
     for name in ("weight", "bias"):
         layers[-1][name] = layers[-1][name][..., outputs]
-    network = MLP(
-        hidden_sizes=model.network.hidden_sizes,
-        activation=model.network.activation,
-        layer_norm=model.network.layer_norm,
-        initialization=model.network.initialization,
-        precision=model.network.precision,
-        scale_images=model.network.scale_images,
+    if dense is None:
+        return replace(model, params=network.with_head(model.params, layers))
+    mlp = MLP(
+        hidden_sizes=network.hidden_sizes,
+        activation=network.activation,
+        layer_norm=network.layer_norm,
+        initialization=network.initialization,
+        precision=network.precision,
+        scale_images=network.scale_images,
     )
-    return Model(layers, network, ((layers[0]["weight"].shape[-2],),))
+    return Model(layers, mlp, ((layers[0]["weight"].shape[-2],),))

@@ -26,10 +26,10 @@ import jax.numpy as jnp
 from p3s.errors import UserError
 from p3s.networks.batch_norm import SMALLEST_NORM, unit_columns
 from p3s.networks.batch_renorm import init_norm, normalize
-from p3s.networks.layers import ACTIVATIONS, Shape, features, init_mlp, layer_normalize
+from p3s.networks.layers import ACTIVATIONS, features, init_mlp, layer_normalize
 from p3s.networks.models import Network
 from p3s.networks.products import product
-from p3s.types import Params
+from p3s.types import Params, Shape
 
 EXPANSION = 4
 """A block's inner width, in outer ones."""

@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from p3s.envs import EnvName
-from p3s.envs.flattening import flat_size
+from p3s.envs.flattening import flat_size, images_in
 from p3s.errors import UserError
 from p3s.fields.checks import Checks, each, is_whole, misfit
 from p3s.runs.checksums import parse_json
@@ -75,10 +75,22 @@ def read_spec(description: dict[str, Any]) -> EnvSpec:
     if not _is_size(size) or not isinstance(discrete, bool):
         raise ValueError("its actions are invalid")
     masked = description.pop("masked", False)
-    spec = EnvSpec(ObservationSpec(tuple(shape), dtype), size, discrete, masked)
+    images = description.pop("observation_images", [])
+    if not isinstance(images, list) or not all(each(_is_size)(image) for image in images):
+        raise ValueError("its images are invalid")
+    observation = ObservationSpec(tuple(shape), dtype, tuple(map(tuple, images)))
+    spec = EnvSpec(observation, size, discrete, masked)
     if not isinstance(masked, bool) or (masked and not discrete) or spec.features.shape[-1] < 1:
         raise ValueError("its masks are invalid")
+    if images and not _is_packed(spec.features):
+        raise ValueError("its images do not fit")
     return spec
+
+
+def _is_packed(spec: ObservationSpec) -> bool:
+    """Whether images and the numbers beside them fill an observation."""
+    axes = all(len(image) in (3, 4) for image in spec.images)
+    return axes and spec == ObservationSpec.packed(spec.num_numbers, spec.images)
 
 
 def check_layers(fields: Any, largest: int) -> None:
@@ -110,7 +122,7 @@ def check_about(about: dict[str, Any], spec: EnvSpec) -> None:
     seen, space = about.get("num_stacked_observations", 1), about.get("observation_space")
     if not _is_size(seen) or spec.features.shape[-1] % seen:
         invalid = "num_stacked_observations"
-    elif space is not None and flat_size(space) * seen != spec.features.size:
+    elif space is not None and not _fits(space, spec.features, seen):
         invalid = "observation_space"
     run = about.get("run", {"step": 0, "learner": 0})
     if not isinstance(run, dict) or misfit({"champion_return": 0.0, **run}, _RUN):
@@ -119,6 +131,12 @@ def check_about(about: dict[str, Any], spec: EnvSpec) -> None:
         raise ValueError(f"its {invalid} is missing or invalid")
     if about.get("environment") is not None:
         EnvName.from_json(about["environment"])
+
+
+def _fits(space: Any, features: ObservationSpec, seen: int) -> bool:
+    """Whether observations of a described space are those that a policy sees."""
+    fits = flat_size(space) * seen == features.num_numbers
+    return fits and tuple(images_in(space).values()) == features.images
 
 
 def _is_size(value: Any) -> bool:

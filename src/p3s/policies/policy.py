@@ -93,14 +93,14 @@ class Policy:
     ) -> tuple[np.ndarray, None]:
         """Actions for one observation or a batch of them, as Stable-Baselines3 has it.
 
-        Observations are the environment's own, dicts and tuples too, or flat as this policy's
+        Observations are the environment's own, dicts and tuples too, or arrays as this policy's
         `make_env` gives them: if `num_stacked_observations` is 2, the latest and the one before it,
         side by side. `state` and `episode_start` are there for callers that pass them.
         action_masks: which actions are allowed, (actions,) or (batch, actions), where observations
         do not end with their masks; by default, all.
         """
         given = self._flat(observation)
-        if self.spec.observation.is_image and given.dtype != np.uint8:
+        if self.spec.observation.has_images and given.dtype != np.uint8:
             raise UserError(f"this policy takes images as uint8 pixels, not {given.dtype}")
         observation = np.asarray(given, self.spec.observation.dtype)
         shape = self.spec.features.shape
@@ -133,9 +133,13 @@ class Policy:
             with suppress(NotThisSpace):
                 return flatten_observation(space, observation)
         if structured:
+            parts = "its parts do not fit"
+            if images := self.spec.observation.images:
+                shapes = (f"[{', '.join(map(str, shape))}]" for shape in images)
+                parts += f", of which images are uint8 of {' and '.join(shapes)}"
             raise UserError(
                 f"this policy cannot take this {type(observation).__name__}: "
-                f"{'its parts do not fit' if space is not None else 'its observations are arrays'}"
+                f"{parts if space is not None else 'its observations are arrays'}"
             )
         array, shape = np.asarray(observation), self.spec.observation.shape
         gray = self.spec.observation.is_image and shape[-1] == 1
@@ -192,6 +196,7 @@ class Policy:
             "fields": field_values(self.algorithm),
             "observation_shape": self.spec.observation.shape,
             "observation_dtype": self.spec.observation.dtype,
+            **({"observation_images": images} if (images := self.spec.observation.images) else {}),
             "action_size": self.spec.action_size,
             "discrete": self.spec.discrete,
             **({"masked": True} if self.spec.masked else {}),
@@ -215,9 +220,12 @@ class Policy:
             raise UserError("the policy does not name its environment: give one (--env, or env=)")
         make = partial(make_env, env, delay, render_mode)
         # A policy from before pixels were scaled has them in its description as they were.
-        space = self.about.get("observation_space")
-        scale_images = self.algorithm.scale_images if space is None else scales_pixels(space)
-        return with_stacking(make, self.num_stacked_observations, self.spec.masked, scale_images)()
+        space, scale_images = self.about.get("observation_space"), self.algorithm.scale_images
+        keeps_images = bool(self.spec.observation.images)
+        if space is not None and not keeps_images:
+            scale_images = scales_pixels(space)
+        about = self.num_stacked_observations, self.spec.masked, scale_images, keeps_images
+        return with_stacking(make, *about)()
 
     def check_modules(self) -> None:
         """Refuse to import the modules of the environment that a stranger's file names."""
@@ -238,6 +246,8 @@ class Policy:
             check_layers(fields, sum(array.size for array in arrays.values()))
             algorithm = build(ALGORITHMS, "algorithm", description.pop("algorithm"), fields)
             spec = read_spec(description)
+            if spec.observation.images and not algorithm.reads_parts:
+                raise ValueError(f"{algorithm.name} reads no packed observations")
             key = jax.random.key(0)
             template = jax.eval_shape(lambda: algorithm.policy_of(algorithm.init(key, spec)))
             check_about(description, spec)

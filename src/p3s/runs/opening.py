@@ -215,7 +215,8 @@ def check_size(config: Config, make: MakeEnv) -> None:
 def spec_of(config: Config, make: MakeEnv) -> EnvSpec:
     """The shapes of a run's environment."""
     algorithm = config.algorithm
-    example = with_masks(make, algorithm.num_stacked_observations, algorithm.scale_images)()
+    about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
+    example = with_masks(make, *about)()
     example.close()
     return example.env_spec
 

@@ -35,7 +35,8 @@ class RunParts:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
         algorithm = config.algorithm
-        make = with_masks(make, algorithm.num_stacked_observations, algorithm.scale_images)
+        about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
+        make = with_masks(make, *about)
         example = make()
         check_environment(config, example)
         self.spec, self.about_spaces = example.env_spec, example.about_spaces()

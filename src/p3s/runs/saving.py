@@ -87,7 +87,9 @@ def load(
 def _check_shapes(path: Path, make: MakeEnv) -> None:
     """Refuse an environment with other shapes than the one that was trained on."""
     saved = Policy.load(path / LAST)
-    example = with_stacking(make, saved.num_stacked_observations, saved.spec.masked)()
+    keeps_images = bool(saved.spec.observation.images)
+    about = saved.num_stacked_observations, saved.spec.masked, True, keeps_images
+    example = with_stacking(make, *about)()
     found = example.env_spec
     example.close()
     if saved.spec != found:

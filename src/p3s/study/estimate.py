@@ -35,6 +35,7 @@ from p3s.experience import replay
 from p3s.learning import devices
 from p3s.machine import available_cores, core_shares
 from p3s.report.formatting import count_text, duration_text
+from p3s.runs.opening import spec_of
 from p3s.runs.rows import read_intact_rows
 from p3s.study.cells import Cell
 from p3s.study.display import grid_table
@@ -66,8 +67,11 @@ def estimate(
         total = duration_text(sum(seconds.values()) / together)
         yield f"time: about {total} with {at_a_time}{more}"
         yield "speeds: " + ", ".join(f"{count} {how}" for how, count in sources.items())
-    specs = {cell.env.label: _spec(cell.config) for cell in cells}
-    sizes = sorted(replay_bytes(cell.config, specs[cell.env.label]) for cell in cells)
+    firsts = {(cell.env.label, cell.method.label): cell.config for cell in cells}
+    specs = {names: _spec(config) for names, config in firsts.items()}
+    sizes = sorted(
+        replay_bytes(cell.config, specs[cell.env.label, cell.method.label]) for cell in cells
+    )
     yield f"disk: up to {sum(sizes) / 1e9:,.1f} GB of replay in checkpoints"
     largest = sum(sizes[-together:])
     yield f"memory: up to {largest / 1e9:,.1f} GB of replay with {at_a_time}"
@@ -75,8 +79,7 @@ def estimate(
 
 def _spec(config: Config) -> EnvSpec:
     assert config.env is not None
-    with contextlib.closing(make_env(config.env)) as env:
-        return env.env_spec
+    return spec_of(config, partial(make_env, config.env))
 
 
 def replay_bytes(config: Config, spec: EnvSpec) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.errors import UserError
 from p3s.fields.types import check_fields
+from p3s.networks import Multi
 from p3s.plugins.loading import find
 from p3s.testing.cases import ROWS, AlgorithmCase, keys, small_algorithm
 from p3s.testing.fields import check_algorithm_fields
@@ -38,6 +39,7 @@ from p3s.testing.steps import (
     check_steps,
 )
 from p3s.trees import trained
+from p3s.types import ObservationSpec
 
 
 def check_fields_of(case: AlgorithmCase) -> None:
@@ -137,9 +139,34 @@ def check_distance(case: AlgorithmCase) -> None:
     )
 
 
+def check_images(case: AlgorithmCase) -> None:
+    """Its networks are told which bytes of an observation are images and which are numbers."""
+    observation = ObservationSpec.packed(2, ((4, 4, 1),))
+    made = dataclasses.replace(case.algorithm, network=Multi.name)
+    spec = dataclasses.replace(case.spec, observation=observation)
+    seen = jax.ShapeDtypeStruct((ROWS, *observation.shape), np.uint8)
+    batch = random_batch(case.spec, 0)._replace(observation=seen, next_observation=seen)
+
+    def everything(key: jax.Array, batch: Any) -> Any:
+        learner = made.init(key, spec)
+        policy = made.policy_of(learner)
+        action = made.act(policy, batch.observation, key, explore=False)
+        return action, made.value_step(learner, batch, key)
+
+    try:
+        jax.eval_shape(everything, jax.random.key(0), batch)
+    except UserError:
+        require(
+            False,
+            f"{case.name}: init hides from init_network what is an image: give it spec.features, "
+            "not its shape",
+        )
+
+
 FOR_ALL = (check_fields_of, check_init, check_actions)
 ALGORITHM_CHECKS: tuple[Callable[[AlgorithmCase], None], ...] = (
     *FOR_ALL,
+    check_images,
     check_loss_terms,
     check_metrics,
     check_steps,

@@ -123,8 +123,7 @@ class DeterministicPolicy(ActorCritic):
     def init_networks(self, key: jax.Array, spec: EnvSpec) -> tuple[Params, Params]:
         """A policy and its Q networks."""
         keys = jax.random.split(key, 1 + self.num_critics)
-        shapes = [spec.observation.shape]
-        policy = self.for_policy.init_network(keys[0], shapes, spec.action_size)
+        policy = self.for_policy.init_network(keys[0], [spec.features], spec.action_size)
         return policy, self.init_q_networks(keys[1:], spec)
 
     def act(

@@ -130,8 +130,7 @@ class GaussianActorCritic(ActorCritic):
 
     def init_policy(self, key: jax.Array, spec: EnvSpec) -> Params:
         """Mean and log std of every action dimension from one network."""
-        shapes = [spec.observation.shape]
-        return self.for_policy.init_network(key, shapes, 2 * spec.action_size)
+        return self.for_policy.init_network(key, [spec.features], 2 * spec.action_size)
 
     def act(
         self, policy: Params, observation: jax.Array, key: jax.Array, *, explore: bool
