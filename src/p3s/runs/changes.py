@@ -23,9 +23,9 @@ from p3s.fields.types import as_field, bare, field_types
 from p3s.types import EnvSpec
 
 OPTIONS = (
-    "steps", "evaluation_period", "evaluation_episodes", "evaluation_workers", "env_workers",
-    "env_restarts", "env_step_limit", "on_divergence", "stop_at", "patience", "video_period",
-    "checkpoint_period", "metrics_period",
+    "steps", "data", "evaluation_period", "evaluation_episodes", "evaluation_workers",
+    "env_workers", "env_restarts", "env_step_limit", "on_divergence", "stop_at", "patience",
+    "video_period", "checkpoint_period", "metrics_period",
 )  # fmt: skip
 """Options of a run that may change: what is learned depends on none."""
 WHOLE_NUMBERS = ("batch_size", "policy_period", "learning_rate_steps")
