@@ -38,7 +38,7 @@ class RunOptions:
     """The part of every minibatch that comes from the data, for good; 0: they are the first
     transitions in the replay, and are overwritten like all others."""
     start_from: str | None = None
-    """A trained policy that learners start from: a policy's file, or a run folder."""
+    """A trained policy that learners start from: a file, a run folder, or hub:USER/NAME."""
     start_learners: tuple[CountOrZero, ...] = ()
     """The learners that start from it, or from a clone; by default all."""
     cloning_updates: CountOrZero = 0

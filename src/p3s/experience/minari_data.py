@@ -12,7 +12,7 @@ import numpy as np
 
 from p3s.errors import UserError, note
 from p3s.experience.recorded import Recorded
-from p3s.extras import needed
+from p3s.machine import needed
 
 PREFIX = "minari:"
 

@@ -21,6 +21,7 @@ from p3s.errors import UserError, note
 from p3s.experience.data import Data
 from p3s.experience.replay import Replay
 from p3s.learning.cloning import clone, why_no_clone
+from p3s.policies.hub import fetch_policy, is_hub_name, parse_hub_name
 from p3s.policies.policy import Policy
 from p3s.runs.best_policy import policy_file
 from p3s.runs.transitions import read_data
@@ -68,7 +69,9 @@ def _first_policy(training: Training) -> Params:
     source = training.options.start_from
     if source is None:
         return training.crew.policy(0)
-    policy = Policy.load(policy_file(Path(source)))
+    on_hub = is_hub_name(source)
+    file = fetch_policy(parse_hub_name(source)) if on_hub else policy_file(Path(source))
+    policy = Policy.load(file)
     problem = _misfit(policy, training)
     if problem is not None:
         raise UserError(f"{source} {problem}", "start_from")
