@@ -194,7 +194,8 @@ def _following(view: np.ndarray, num_copies: int, in_turns: bool) -> np.ndarray:
     """
     following, is_next = np.full(len(view), NONE), np.zeros(len(view), bool)
     goes_on = view["discount"] != 0
-    for steps in [num_copies] if in_turns else range(1, num_copies + 1):
+    # Between rows in turns there may be others that were put in, one after another.
+    for steps in dict.fromkeys([num_copies, 1]) if in_turns else range(1, num_copies + 1):
         if steps >= len(view):
             break
         found = goes_on[:-steps] & (following[:-steps] == NONE) & ~is_next[steps:]

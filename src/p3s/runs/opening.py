@@ -161,6 +161,8 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
             refuse_sources(config.options.data)
         if config.options.engine == "ray" and run_options.get("address") is None:
             refuse_cluster(config.options.address)
+    if run_options.get("data") is not None and config.options.data_share == 0:
+        raise UserError(f"{path} reads no data after its start: leave data out", "data")
     given, steps_before = {"steps": steps, **run_options}, config.options.steps
     changed = {name: value for name, value in given.items() if value is not None}
     if run_options.get("env_workers") == 0:  # then nobody can be replaced

@@ -15,6 +15,7 @@ from __future__ import annotations
 import io
 import lzma
 import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -36,8 +37,8 @@ READERS: dict[tuple[int, int], Any] = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 UNREADABLE = (
-    OSError, ValueError, EOFError, RuntimeError, OverflowError, TypeError, SyntaxError,
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    OSError, ValueError, EOFError, RuntimeError, OverflowError, TypeError, SyntaxError, MemoryError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
 )  # fmt: skip
 """What reading an archive of anybody's making may raise."""
 
@@ -64,7 +65,7 @@ def read_transitions(path: Path) -> Recorded:
     except FileNotFoundError as error:
         raise UserError(f"there is no file {path}", "data") from error
     except zipfile.BadZipFile as error:
-        raise UserError(f"{path} is no npz file: {error}", "data") from error
+        raise UserError(f"{path} is damaged or no npz file: {error}", "data") from error
     except UNREADABLE as error:
         raise UserError(f"{path} cannot be read: {error}", "data") from error
 

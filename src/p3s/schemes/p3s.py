@@ -151,12 +151,11 @@ class P3S(StepScheme):
 
     def with_start(self, state: P3SState, policy: Params, learners: Sequence[int]) -> P3SState:
         state = super().with_start(state, policy, learners)
-        policies = self.policies(state)
-        playing = policies if self.follows_episodes else ()
+        copied = partial(jax.tree.map, jnp.copy, self.policies(state))
         return state._replace(
-            old_policies=policies,
-            actors=playing,
-            played=playing,
+            old_policies=copied(),
+            actors=copied() if self.follows_episodes else (),
+            played=copied() if self.follows_episodes else (),
             guide=policy if 0 in learners else state.guide,
         )
 
