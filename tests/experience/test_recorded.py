@@ -167,7 +167,9 @@ class TestFromAReplay:
 
     def rows(self, in_turns: bool) -> np.ndarray:
         env = world(VECTOR)
-        one, two, three = ([[k, k, k] for k in ks] for ks in ((0, 1, 2), (10, 11), (20, 21, 22, 23)))
+        one, two, three = (
+            [[k, k, k] for k in ks] for ks in ((0, 1, 2), (10, 11), (20, 21, 22, 23))
+        )
         order = {
             True: [(one, 0), (three, 0), (one, 1), (three, 1), (two, 0), (three, 2)],
             False: [(three, 0), (three, 1), (one, 0), (three, 2), (one, 1), (two, 0)],

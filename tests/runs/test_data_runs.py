@@ -7,7 +7,6 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -37,7 +36,9 @@ ENV = "Pendulum-v1"
 def explored(path: Path, env=ENV, steps: int = 450, **fields) -> Path:
     """The transitions of a run that learns nothing, with observations of a scale of their own."""
     plain = {"num_learners": 2, "initial_steps": 1000, "evaluation_period": 0}
-    Population(env, **{**SMALL, **plain, **fields}).learn(steps, progress_bar=False).save_replay(path)
+    Population(env, **{**SMALL, **plain, **fields}).learn(steps, progress_bar=False).save_replay(
+        path
+    )
     return path
 
 
@@ -71,6 +72,7 @@ class TestBits:
         resume(tmp_path / "killed")
         assert record(tmp_path / "killed") == record(tmp_path / "whole")
 
+    @pytest.mark.slow
     def test_in_the_replay_they_go_on_without_the_file(self, data, tmp_path):
         once = shutil.copy(data, tmp_path / "once.npz")
         fields = {"env": ENV, "data": str(once), "buffer_size": 600}
@@ -80,6 +82,7 @@ class TestBits:
         resume(tmp_path / "killed")
         assert record(tmp_path / "killed") == record(tmp_path / "whole")
 
+    @pytest.mark.slow
     def test_running_ahead_changes_nothing(self, data):
         about = {"env": ENV, "data": data, "data_share": 0.5, "normalize_observations": True}
         ours, theirs = (small_training(updates_per_step=3, **about) for _ in range(2))
@@ -88,6 +91,7 @@ class TestBits:
             training.run(200)
         assert_same_bits(ours, theirs)
 
+    @pytest.mark.slow
     def test_shards_draw_what_a_whole_population_draws(self, data, tmp_path):
         fields = {"env": ENV, "data": data, "data_share": 0.5, "cloning_updates": 20}
         fields |= {"start_learners": (0, 3)}
@@ -160,6 +164,7 @@ class TestTogether:
         population.learn(100, progress_bar=False)
         assert ring.num_added == 550, "the first of them are overwritten"
 
+    @pytest.mark.slow
     def test_goals_of_hindsight_are_for_the_runs_own_steps(self, tmp_path):
         file = str(explored(tmp_path / "reach.npz", "test/Reach-v0"))
         fields = {"env": "test/Reach-v0", "hindsight": "final", "num_learners": 2, "data": file}
@@ -189,6 +194,7 @@ class TestTogether:
         resume(tmp_path / "killed")
         assert record(tmp_path / "killed") == record(tmp_path / "whole")
 
+    @pytest.mark.slow
     def test_stretches_on_a_device_begin_with_them_and_share_them_step_by_step(
         self, tmp_path, capsys
     ):
@@ -213,7 +219,7 @@ class TestTogether:
         assert "not in stretches on the device: that does not go with data_share" in (
             capsys.readouterr().err
         )
-        with pytest.raises(UserError, match="replay_device cannot be device in this run.*data_sh"):
+        with pytest.raises(UserError, match=r"cannot be device in this run: .*data_share"):
             begun(data_share=0.5, replay_device="device")
 
 
@@ -294,10 +300,15 @@ class TestReplays:
     @pytest.mark.parametrize(
         "fields",
         [
-            {"shards": 2, "exchange_period": 7, "env": ENV},
-            {"hindsight": "future", "env": "test/Reach-v0"},
             {"env": "CartPole-v1", "algorithm": "dqn"},
-            pytest.param({"scheme": "cem", "env": ENV}, marks=pytest.mark.slow),
+            *(
+                pytest.param(fields, marks=pytest.mark.slow)
+                for fields in (
+                    {"shards": 2, "exchange_period": 7, "env": ENV},
+                    {"hindsight": "future", "env": "test/Reach-v0"},
+                    {"scheme": "cem", "env": ENV},
+                )
+            ),
         ],
     )
     def test_whatever_the_run_is(self, fields, tmp_path, capsys):
@@ -339,7 +350,3 @@ class TestReplays:
         code, _, errors = call(capsys, "replay", "export", tmp_path / "run")
         assert (code, errors.count("\n"), "no checkpoint yet" in errors) == (2, 1, True)
         assert call(capsys, "replay", "export", tmp_path / "nothing")[0] == 2
-
-
-def test_gymnasium_makes_the_goal_world():
-    assert isinstance(gymnasium.make("test/Reach-v0").unwrapped, Reach)

