@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tests.helpers import SMALL, call, leaves, record, resume, run, small_config
 
 ENV = "Pendulum-v1"
 FIELDS = {**SMALL, "evaluation_period": 0}
+SHAPE = {"hidden_sizes": (16,), "evaluation_period": 0, "preset": "paper"}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,8 @@ class TestWhoStarts:
         given = Policy.load(policy).params
         champions = training.crew.champions()
         assert all(same(each, given) for each in champions)
-        training.run(200)
+        if scheme == "center":
+            training.run(200)
 
     def test_a_run_folder_gives_its_best(self, population, tmp_path):
         run(tmp_path / "first", until=450, env=ENV)
@@ -214,14 +217,10 @@ class TestRefused:
     )
     def test_in_one_line(self, fields, message, policy):
         with pytest.raises(UserError, match=message) as caught:
-            Population(
-                **{"env": ENV, "algorithm": "td3", "start_from": policy, **fields_of(fields)}
-            )
+            Population(**{"env": ENV, "algorithm": "td3", "start_from": policy, **SHAPE, **fields})
         assert "\n" not in str(caught.value)
 
     def test_another_range_of_actions(self, policy):
-        import gymnasium
-
         def make():
             env = gymnasium.make(ENV)
             return gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
