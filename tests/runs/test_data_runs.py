@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from p3s.runs.transitions import read_transitions
 from tests.functional_worlds import point_mass
 from tests.goal_worlds import Reach
 from tests.helpers import (
+    ROOT,
     SMALL,
     assert_same_bits,
     call,
@@ -350,3 +352,14 @@ class TestReplays:
         code, _, errors = call(capsys, "replay", "export", tmp_path / "run")
         assert (code, errors.count("\n"), "no checkpoint yet" in errors) == (2, 1, True)
         assert call(capsys, "replay", "export", tmp_path / "nothing")[0] == 2
+
+
+def test_the_page_runs(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "data.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S)
+    assert len(blocks) == 2
+    monkeypatch.chdir(tmp_path)
+    for code in blocks:
+        exec(compile(code.replace("20_000", "200"), "docs/data.md", "exec"), {})
+    assert read_transitions(tmp_path / "demonstrations.npz").truncations.sum() == 5
+    assert len(read_transitions(tmp_path / "replay.npz").rewards) == 200
