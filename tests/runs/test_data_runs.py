@@ -67,6 +67,7 @@ class TestBits:
         resume(tmp_path / "killed")
         assert record(tmp_path / "killed") == record(tmp_path / "whole")
 
+    @pytest.mark.slow
     def test_one_killed_before_its_first_checkpoint_begins_with_them_again(self, data, tmp_path):
         fields = {"env": ENV, "data": data, "cloning_updates": 20}
         run(tmp_path / "whole", **fields)
@@ -177,6 +178,7 @@ class TestTogether:
         seen = fields_of(rows, training.spec)["observation"][:, 4:].reshape(-1, 6)
         assert all(tuple(row) in given for row in seen.tolist())
 
+    @pytest.mark.slow
     def test_filled_episodes_get_goals_of_hindsight(self, tmp_path):
         file = str(explored(tmp_path / "reach.npz", "test/Reach-v0"))
         fields = {"env": "test/Reach-v0", "hindsight": "final", "num_learners": 2}
