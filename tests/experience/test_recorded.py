@@ -151,6 +151,16 @@ class TestRefused:
         with pytest.raises(UserError, match=message):
             as_data(recorded(actions=actions), world(VECTOR, spaces.Discrete(3)), "x.npz")
 
+    def test_a_part_of_a_structured_observation(self):
+        names = ("observation", "achieved_goal", "desired_goal")
+        seen = {name: np.zeros((COUNT, 2)) for name in names}
+        wrong = {**seen, "achieved_goal": np.full((COUNT, 2), np.nan)}
+        actions = np.zeros((COUNT, 2), np.float32)
+        given = recorded(observations=wrong, next_observations=seen, actions=actions)
+        message = r"observations\.achieved_goal\[0, 0\] is nan, not a finite number"
+        with pytest.raises(UserError, match=message):
+            as_data(given, make_env(Reach), "minari:x")
+
     def test_images_of_another_type(self):
         env = world(spaces.Box(0, 255, (8, 9), np.uint8))
         seen = np.zeros((COUNT, 8, 9), np.float32)

@@ -91,6 +91,7 @@ def _observations(found: Any, name: str, count: int, env: Adapter) -> np.ndarray
         space = env.about_spaces().get("observation_space")
         if space is None or env.shows_more:
             raise misfit
+        _check_parts(found, name)
         try:
             found = flatten_observation(space, found).reshape(-1, *spec.shape)
         except ValueError:
@@ -102,6 +103,16 @@ def _observations(found: Any, name: str, count: int, env: Adapter) -> np.ndarray
             raise misfit
         return found
     return _finite(found, name)
+
+
+def _check_parts(found: Any, name: str) -> None:
+    """Mismatch for a number in a part of an observation that is not finite."""
+    if isinstance(found, dict | tuple):
+        parts = found.items() if isinstance(found, dict) else enumerate(found)
+        for key, part in parts:
+            _check_parts(part, f"{name}.{key}")
+    elif found.dtype.kind == "f":
+        _finite(found, name)
 
 
 def _misfit(found: Any, name: str, count: int, env: Adapter) -> str:
