@@ -53,7 +53,7 @@ class Mismatch(ValueError):
 
 
 def _as_data(recorded: Recorded, env: Adapter, source: str) -> Data:
-    spec, count = env.env_spec, len(recorded.rewards)
+    spec, count = env.env_spec, recorded.rewards.size
     if recorded.rewards.ndim != 1 or recorded.rewards.dtype.kind not in "fiu":
         raise Mismatch(f"rewards are {_kind(recorded.rewards)}, not a number each")
     if count == 0:
