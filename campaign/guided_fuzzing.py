@@ -56,11 +56,13 @@ def make_seeds(folder: Path) -> dict[str, bytes]:
     from campaign.strangers import STUDY
     from p3s.config.run_file import run_file_text
     from p3s.runs import opening
+    from p3s.runs.replays import save_replay
 
     config, path = small_config("Pendulum-v1", steps=200, evaluation_period=100), folder / "run"
     training = opening.begin(config, path)
     training.run(200)
     policy = training.policy().to_bytes()
+    save_replay(training, folder / "replay.npz")
     training.close()
     rows = (path / "evaluations.jsonl").read_bytes().splitlines()
     header = header_of(policy)
@@ -69,6 +71,7 @@ def make_seeds(folder: Path) -> dict[str, bytes]:
         "policy": with_header(policy, header),
         "config": unchecked((path / "config.json").read_bytes()),
         "records": b"".join(unchecked(row) + b"\n" for row in rows),
+        "transitions": (folder / "replay.npz").read_bytes(),
         "run_file": run_file_text(config).encode(),
         "study": STUDY.encode(),
         "journal": journal_of_trials(folder / "tuned"),
@@ -145,6 +148,13 @@ def read_records(file: Path) -> None:
     read_rows(file)
 
 
+def read_transitions(file: Path) -> None:
+    """A file of transitions, as `--data` takes it."""
+    from p3s.runs.transitions import read_transitions
+
+    read_transitions(file)
+
+
 def read_run_file(file: Path) -> None:
     """A run's TOML file."""
     from p3s.config.run import resolve_spec
@@ -172,6 +182,7 @@ READERS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "policy": ("policy.safetensors", read_policy),
     "config": ("config.json", read_config),
     "records": ("evaluations.jsonl", read_records),
+    "transitions": ("replay.npz", read_transitions),
     "run_file": ("run.toml", read_run_file),
     "study": ("study.toml", read_study),
     "journal": ("journal.log", read_journal),
@@ -184,6 +195,7 @@ MODULES = (
     "p3s.config.run_file",
     "p3s.report.results",
     "p3s.runs.opening",
+    "p3s.runs.transitions",
     "p3s.study.cells",
     "p3s.tuning.storage",
 )

@@ -1,9 +1,9 @@
 """Files from strangers: whatever they hold, a command ends with one line or with what it shows.
 
-Policies, configurations, checkpoints, records, studies and their folders, and journals of trials
-are changed byte by byte and value by value, and addresses of clusters made up. No command may end
-in a traceback, execute what a file names, write outside the folders that it was given, put a name
-into a page as markup, or take memory out of proportion.
+Policies, configurations, checkpoints, records, transitions, studies and their folders, and journals
+of trials are changed byte by byte and value by value, and addresses of clusters made up. No command
+may end in a traceback, execute what a file names, write outside the folders that it was given, put
+a name into a page as markup, or take memory out of proportion.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from p3s.report.failures import Failure, write_failure
 from p3s.report.references import FILE as REFERENCES
 from p3s.report.references import Reference, references_text
 from p3s.runs import opening
+from p3s.runs.replays import export_replay
 from p3s.study.catalog import find_study
 from p3s.study.cells import make_cells
 from p3s.study.folder import StudyFolder
@@ -130,6 +131,7 @@ def prepare(source: Path) -> None:
     training = opening.begin(config, source / "run")
     training.run(200)
     training.close()
+    export_replay(source / "run", source / "run" / "replay.npz")
     file = source / "study.toml"
     file.write_text(STUDY)
     definition = find_study(str(file))
@@ -268,6 +270,21 @@ def reading(work: Path) -> list[list[str]]:
     ]
 
 
+def transitions(work: Path, rng: random.Random) -> list[list[str]]:
+    file = work / "run" / "replay.npz"
+    if rng.random() < 0.4:
+        file.write_bytes(changed_bytes(file.read_bytes(), rng))
+    else:
+        with np.load(file) as opened:
+            arrays = dict(opened)
+        name = rng.choice(sorted(arrays))
+        changed = rng.choice(CHANGES_OF_ARRAYS)(arrays.pop(name))
+        np.savez(file, **arrays, **{rng.choice((name, name, name, f"{name}x")): changed})
+    share = rng.choice(("0", "0.5"))
+    words = ["--data", str(file), "--data-share", share, "--hidden-sizes", "8"]
+    return [["train", "Pendulum-v1", *words, "--out", str(work / "new")]]
+
+
 def study(work: Path, rng: random.Random) -> list[list[str]]:
     file = work / "study.toml"
     text = file.read_text()
@@ -321,6 +338,14 @@ def ray_address(work: Path, rng: random.Random) -> list[list[str]]:
 VALUES_IN_TOML = (
     -1, 0, 10**12, 1e300, "", "x", SCRIPT, "../../outside", "evil:Evil", [], [[]], [10**9], True,
 )  # fmt: skip
+CHANGES_OF_ARRAYS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
+    lambda array: array[:0], lambda array: array[::2], lambda array: array[None],
+    lambda array: array.astype(object), lambda array: array.astype(complex),
+    lambda array: array.astype("U4"), lambda array: array.astype(np.int8),
+    lambda array: array * np.nan, lambda array: np.full(array.shape, 1e300),
+    lambda array: ~(array != 0), lambda array: np.asfortranarray(array),
+    lambda array: np.array(1.0),
+)  # fmt: skip
 CHANGES: tuple[Change, ...] = (
-    policy, config, checkpoint, records, study, study_folder, journal, ray_address,
+    policy, config, checkpoint, records, transitions, study, study_folder, journal, ray_address,
 )  # fmt: skip

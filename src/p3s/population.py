@@ -25,6 +25,7 @@ from p3s.report.run_page import leave_run_page
 from p3s.runs import opening
 from p3s.runs.opening import MakeEnv
 from p3s.runs.parameters import learned_arrays, put_learned_arrays
+from p3s.runs.replays import load_replay, save_replay
 from p3s.runs.saving import is_run, save
 from p3s.runs.saving import load as load_training
 from p3s.runs.tracebacks import keep_traceback
@@ -86,7 +87,7 @@ class Population:
         elif spec.loggers:
             raise UserError("loggers show what a run folder holds: give one, out='runs/name'")
         else:
-            training = Training(config, spec.make)
+            training = opening.begun(config, spec.make)
         self._begin(training, spec.make, None if spec.name is not None else env)
 
     def _begin(self, training: Training, make: MakeEnv, source: Any) -> None:
@@ -275,6 +276,14 @@ class Population:
         (`out`) has its checkpoints there and need not be saved.
         """
         save(self._training, Path(path))
+
+    def save_replay(self, path: str | Path) -> None:
+        """Write the transitions in the replay as an npz file, as `p3s replay export` does."""
+        save_replay(self._training, Path(path))
+
+    def load_replay(self, path: str | Path) -> None:
+        """Put the transitions of such a file into the replay, after those that it has."""
+        load_replay(self._training, Path(path))
 
     @classmethod
     def load(

@@ -15,6 +15,7 @@ import pytest
 import p3s
 from p3s.errors import TrainingStopped, UserError
 from p3s.runs.records import read_rows
+from p3s.runs.replays import export_replay
 from tests.helpers import SMALL, Counter, processes_below, record
 
 pytest.importorskip("ray")
@@ -77,6 +78,17 @@ def test_ray_on_this_machine_is_the_local_engine_to_the_bit(more, tmp_path):
     finished(train(tmp_path / "ray", "--engine", "ray", *more, steps=1000))
     assert record(tmp_path / "ray") == record(tmp_path / "local")
     assert len(read_rows(tmp_path / "ray" / "metrics.jsonl")[-1]["shards"]) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("turn_on_ray")
+def test_every_shard_has_the_data_and_its_learners_start_from_the_clone(tmp_path):
+    finished(train(tmp_path / "first", steps=500))
+    export_replay(tmp_path / "first", tmp_path / "data.npz")
+    more = ("--data", str(tmp_path / "data.npz"), "--data-share", "0.5", "--cloning-updates", "20")
+    finished(train(tmp_path / "local", *more, steps=1000))
+    finished(train(tmp_path / "ray", "--engine", "ray", *more, steps=1000))
+    assert record(tmp_path / "ray") == record(tmp_path / "local")
 
 
 @pytest.mark.slow

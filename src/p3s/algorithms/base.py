@@ -112,6 +112,13 @@ class Algorithm:
         """The learner with other parameters to act with; everything else is kept."""
         return learner._replace(policy=policy)
 
+    def with_start(self, learner: Learner, policy: Params) -> Learner:
+        """The learner as it starts from a trained policy: its target policy too."""
+        learner = self.with_policy(learner, policy)
+        if "policy" not in learner.targets:
+            return learner
+        return learner._replace(targets={**learner.targets, "policy": policy})
+
     def action_value(
         self, learner: Learner, observation: jax.Array, action: jax.Array
     ) -> jax.Array:

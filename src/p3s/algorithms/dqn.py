@@ -216,6 +216,9 @@ class DQN(WithTargets):
         )
         return learner, Metrics(loss, target.mean(), distance, {"epsilon": epsilon})
 
+    def with_start(self, learner: Learner, policy: Params) -> Learner:
+        return learner._replace(policy=policy, targets={"policy": policy["layers"]})
+
     def distance_between(self, policy: Params, other: Params, observation: jax.Array) -> jax.Array:
         values, others = (
             all_q_values(params["layers"], observation, self.dueling) / self.boltzmann_temperature

@@ -27,6 +27,7 @@ COMMANDS = {
     "dashboard": "Follow trainings and studies on a local web page.",
     "push": "Share the policy of a run on the Hugging Face Hub.",
     "export": "Write a policy as ONNX: observation in, action in the environment's range out.",
+    "replay": "Write the transitions that a run remembers as a file.",
     "config": "Write the configuration of a run as a file for p3s train --config.",
     "doctor": "Say what is installed and what works here, to paste into a bug report.",
     "envs": "List environments that can be trained on, with their sizes.",

@@ -12,8 +12,8 @@ from p3s.schemes.base import Scheme
 
 def notes(config: Config) -> Iterator[str]:
     """Lines for the user: what will not happen, what is slow, what it costs."""
-    for note in (nothing_learned(config), silent_chief(config), slow_precision(config)):
-        if note is not None:
+    for reason in (nothing_learned, silent_chief, random_start, slow_precision):
+        if (note := reason(config)) is not None:
             yield f"note: {note}"
     if (cost := cost_of(config)) is not None:
         yield cost
@@ -42,6 +42,14 @@ def silent_chief(config: Config) -> str | None:
         f"review_period is {period} own steps of a learner, and the run has {own_steps}: "
         "the chief would never review it; give a shorter period or more steps"
     )
+
+
+def random_start(config: Config) -> str | None:
+    """What comes before policies that a run starts from, if anything does."""
+    steps, options = config.scheme.num_random_steps, config.options
+    if steps == 0 or (options.start_from is None and options.cloning_updates == 0):
+        return None
+    return f"the first {steps:,} own steps are random all the same (--random-steps 0)"
 
 
 def slow_precision(config: Config) -> str | None:

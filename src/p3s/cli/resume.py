@@ -25,6 +25,8 @@ class Options:
     env_workers: int | None = None
     """Processes that the environment copies are spread over, this time; results do not depend on
     it."""
+    data: str | None = None
+    """Where the run's data are, this time: a file or minari:NAME. They must be the same."""
     address: str | None = None
     """Address of the Ray cluster, this time, for a run with --engine ray."""
     env_restarts: int | None = None
@@ -59,6 +61,7 @@ def _resume(options: Options) -> int:
         evaluation_workers=options.evaluation_workers,
         env_workers=options.env_workers,
         address=options.address,
+        data=options.data,
         env_restarts=options.env_restarts,
         env_step_limit=options.env_step_limit,
         on_divergence=options.on_divergence,

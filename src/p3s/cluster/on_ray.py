@@ -34,6 +34,7 @@ from p3s.config.options import RunOptions
 from p3s.config.run import Config
 from p3s.envs import Adapter
 from p3s.errors import ShardLost, UserError, note
+from p3s.experience.data import Data
 from p3s.learning import devices
 from p3s.machine import available_cores, core_shares
 from p3s.types import EnvSpec
@@ -51,7 +52,14 @@ class ShardActor:
         """The machine, and the cores that this process may use."""
         return ray.get_runtime_context().get_node_id(), available_cores()
 
-    def begin(self, order: bytes, cores: list[int], num_threads: int, num_devices: int) -> None:
+    def begin(
+        self,
+        order: bytes,
+        data: Data | None,
+        cores: list[int],
+        num_threads: int,
+        num_devices: int,
+    ) -> None:
         """Make the shard.
 
         The numbers of threads and devices decide how products are shared out, and so the last
@@ -62,7 +70,7 @@ class ShardActor:
         os.environ["PJRT_NPROC"] = str(num_threads)
         devices.prepare()
         jax.config.update("jax_num_cpu_devices", num_devices)
-        self._shard = Shard(*pickle.loads(order))
+        self._shard = Shard(*pickle.loads(order), data=data)
 
     def play(self, until: int, end: int, *arrived: Parcel | None) -> tuple[Told, Parcel | None]:
         """Let the shard play; two values, so that the parcel can stay here until it is needed."""
@@ -81,7 +89,12 @@ class RayPlaces:
     """Shards as actors."""
 
     def __init__(
-        self, config: Config, make: Callable[[], Adapter], spec: EnvSpec, parts: list[range]
+        self,
+        config: Config,
+        make: Callable[[], Adapter],
+        spec: EnvSpec,
+        parts: list[range],
+        data: Data | None,
     ) -> None:
         options = config.options
         connect(options.address)
@@ -96,12 +109,12 @@ class RayPlaces:
             for index in range(len(parts))
         ]
         try:
-            self._begin([_order(config, make, spec, part) for part in parts])
+            self._begin([_order(config, make, spec, part) for part in parts], data)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, orders: list[bytes]) -> None:
+    def _begin(self, orders: list[bytes], data: Data | None) -> None:
         """Make the shards, each on cores of its own where a machine has several."""
         with losses():
             places = answers([actor.place.remote() for actor in self._actors])
@@ -113,11 +126,11 @@ class RayPlaces:
             shares = core_shares(places[indices[0]][1], len(indices))
             cores.update(zip(indices, shares, strict=True))
         threads = int(os.environ.get("PJRT_NPROC", 0)) or len(available_cores())
-        num_devices = len(jax.local_devices())
+        num_devices, shared = len(jax.local_devices()), ray.put(data)
         with losses():
             answers(
                 [
-                    actor.begin.remote(order, cores[index], threads, num_devices)
+                    actor.begin.remote(order, shared, cores[index], threads, num_devices)
                     for index, (actor, order) in enumerate(zip(self._actors, orders, strict=True))
                 ]
             )

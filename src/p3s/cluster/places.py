@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from p3s.cluster.shard import Parcel, Shard, Told
 from p3s.config.run import Config
 from p3s.envs import Adapter
+from p3s.experience.data import Data
 from p3s.types import EnvSpec
 
 
@@ -46,9 +47,14 @@ class LocalPlaces:
     """Shards in this process: what a cluster computes, to the bit."""
 
     def __init__(
-        self, config: Config, make: Callable[[], Adapter], spec: EnvSpec, parts: list[range]
+        self,
+        config: Config,
+        make: Callable[[], Adapter],
+        spec: EnvSpec,
+        parts: list[range],
+        data: Data | None,
     ) -> None:
-        self.shards = [Shard(config, make, spec, part) for part in parts]
+        self.shards = [Shard(config, make, spec, part, data) for part in parts]
 
     def play(
         self, until: int, end: int, arrived: Sequence[Parcel]
@@ -76,11 +82,15 @@ class LocalPlaces:
 
 
 def make_places(
-    config: Config, make: Callable[[], Adapter], spec: EnvSpec, parts: list[range]
+    config: Config,
+    make: Callable[[], Adapter],
+    spec: EnvSpec,
+    parts: list[range],
+    data: Data | None,
 ) -> Places:
     """The shards of a run, where its engine has them."""
     if config.options.engine == "local":
-        return LocalPlaces(config, make, spec, parts)
+        return LocalPlaces(config, make, spec, parts, data)
     from p3s.cluster.on_ray import RayPlaces  # needs ray, an extra
 
-    return RayPlaces(config, make, spec, parts)
+    return RayPlaces(config, make, spec, parts, data)

@@ -18,6 +18,7 @@ import numpy as np
 from p3s.config.run import Config
 from p3s.envs import Adapter
 from p3s.evaluation.playing import Player, Unit
+from p3s.experience.data import Data
 from p3s.experience.replay import Replay
 from p3s.learning.crew import Crew, Played
 from p3s.types import EnvSpec, Transition
@@ -48,9 +49,14 @@ class Shard(Crew):
     experience: Replay
 
     def __init__(
-        self, config: Config, make: Callable[[], Adapter], spec: EnvSpec, part: range
+        self,
+        config: Config,
+        make: Callable[[], Adapter],
+        spec: EnvSpec,
+        part: range,
+        data: Data | None = None,
     ) -> None:
-        super().__init__(config, make, spec, part)
+        super().__init__(config, make, spec, part, data=data)
         self._exchange_period = config.options.exchange_period
         self._player = Player(make, config.algorithm, config.options.seed)
         self._outbox: list[np.ndarray] = []

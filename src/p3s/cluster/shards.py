@@ -12,7 +12,7 @@ written, and they are joined as an unsplit run would have them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from p3s.cluster.remote_replay import SharedReplay
 from p3s.cluster.shard import Told
 from p3s.config.run import Config
 from p3s.envs import Adapter
+from p3s.experience.data import Data
 from p3s.experience.normalization import Scaling
 from p3s.learning.counters import Counters
 from p3s.learning.crew import Crew, Played
@@ -39,10 +40,16 @@ class Shards:
     stops_anywhere, stride = False, 1
     before_learning = Crew.before_learning
 
-    def __init__(self, config: Config, make: Callable[[], Adapter], spec: EnvSpec) -> None:
+    def __init__(
+        self,
+        config: Config,
+        make: Callable[[], Adapter],
+        spec: EnvSpec,
+        data: Data | None = None,
+    ) -> None:
         self.scheme, self._config = config.scheme, config
         self.parts = equal_parts(self.scheme.num_learners, config.options.shards or 1)
-        self.places: Places = make_places(config, make, spec, self.parts)
+        self.places: Places = make_places(config, make, spec, self.parts, data)
         self.exact_resume, note = self.places.ask(0, "about")
         self.experience = SharedReplay(self.places, config.options.buffer_size, note)
         self.counters, self.stepping_seconds = Counters(), 0.0
@@ -52,6 +59,10 @@ class Shards:
         self._pace = Pace(self.parts)
 
     # ------------------------------------------------------------------ work
+
+    def start_from(self, policy: Params, learners: Sequence[int]) -> None:
+        """Let these learners start from a policy, before the first step."""
+        self.places.tell_all("start_from", policy, learners)
 
     def start(self) -> None:
         """Begin the first episodes."""

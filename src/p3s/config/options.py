@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from p3s.errors import UserError
-from p3s.fields.types import Count, CountOrZero, Positive
+from p3s.fields.types import Count, CountOrZero, Positive, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,17 @@ class RunOptions:
     reached later (future), last (final) or at any time (episode)."""
     hindsight_goals: Count = 4
     """Steps with a goal of hindsight for each one with its own goal (k)."""
+    data: str | None = None
+    """Transitions from before the run: a file that p3s replay export wrote, or minari:NAME."""
+    data_share: Share = 0.0
+    """The part of every minibatch that comes from the data, for good; 0: they are the first
+    transitions in the replay, and are overwritten like all others."""
+    start_from: str | None = None
+    """A trained policy that learners start from: a file, a run folder, or hub:USER/NAME."""
+    start_learners: tuple[CountOrZero, ...] = ()
+    """The learners that start from it, or from a clone; by default all."""
+    cloning_updates: CountOrZero = 0
+    """Updates that fit the first policy to the data's actions before training."""
     evaluation_period: CountOrZero = 4000
     """Total environment steps between two evaluations (R_eval); 0 for none."""
     evaluation_episodes: Count = 10

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p3s.algorithms import ALGORITHMS, Algorithm
+from p3s.config.data import problem_of_data, problem_of_start
 from p3s.config.options import RunOptions
 from p3s.config.presets import DEFAULT_PRESET, copies_by_default, default_values, distance_of
 from p3s.config.spec import RunSpec, misplaced
@@ -75,6 +76,8 @@ class Config:
             or self._problem_of_replay()
             or self._problem_of_credit()
             or self._problem_of_hindsight()
+            or problem_of_data(self)
+            or problem_of_start(self)
             or self._problem_of_shards()
             or self._problem_of_devices()
         )

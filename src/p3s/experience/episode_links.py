@@ -72,11 +72,7 @@ class EpisodeLinks:
 
     def steps_from(self, places: np.ndarray, num_steps: int) -> np.ndarray:
         """The places of the steps from each place on, (num_steps, ...); NONE after an end."""
-        found = np.full((num_steps, *places.shape), NONE)
-        found[0] = places
-        for before, after in pairwise(found):
-            after[...] = np.where(before == NONE, NONE, self.following[before])
-        return found
+        return following_steps(self.following, places, num_steps)
 
     def is_open(self, places: np.ndarray) -> bool:
         """Whether an episode in progress may go on after one of these places."""
@@ -91,6 +87,15 @@ class EpisodeLinks:
         """Continue from a snapshot, with the rows in place."""
         self.latest = {int(copy): int(number) for copy, number in values["latest"]}
         self.find(num_added, steps_back)
+
+
+def following_steps(following: np.ndarray, places: np.ndarray, num_steps: int) -> np.ndarray:
+    """The places of the steps from each place on, (num_steps, ...); NONE after an end."""
+    found = np.full((num_steps, *places.shape), NONE)
+    found[0] = places
+    for before, after in pairwise(found):
+        after[...] = np.where(before == NONE, NONE, following[before])
+    return found
 
 
 def rows_of_steps(

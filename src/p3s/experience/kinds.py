@@ -12,6 +12,7 @@ from p3s.envs.goals import Goals
 from p3s.experience import Experience
 from p3s.experience.bags import Bags
 from p3s.experience.credit import Credit
+from p3s.experience.data import Data
 from p3s.experience.hindsight import Hindsight
 from p3s.experience.normalization import Normalizer
 from p3s.experience.replay import EVERYTHING, Replay
@@ -28,8 +29,12 @@ def make_experience(
     normalizer: Normalizer,
     make: Callable[[], Adapter],
     own: slice = EVERYTHING,
+    data: Data | None = None,
 ) -> Experience:
-    """A replay, or for an on-policy algorithm the latest steps; own: the learners that use it."""
+    """A replay, or for an on-policy algorithm the latest steps.
+
+    own: the learners that use it. data: what minibatches hold besides (`data_share`).
+    """
     algorithm, options = config.algorithm, config.options
     if isinstance(algorithm, OnPolicy):
         return RolloutBuffer(spec, algorithm.rollout_steps, normalizer)
@@ -46,6 +51,8 @@ def make_experience(
         RewardScale(algorithm.discount_factor, algorithm.return_limit) if scaled else None,
         config.scheme.own_rows,
         make_bags(config, spec, make),
+        data,
+        options.data_share,
     )
 
 

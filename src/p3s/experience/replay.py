@@ -16,7 +16,8 @@ from p3s.errors import UserError
 from p3s.experience import Batches
 from p3s.experience.bags import BAG_MARKS, ROW_BYTES, Bags
 from p3s.experience.credit import Credit
-from p3s.experience.episode_links import MARKS, EpisodeLinks, rows_of_steps
+from p3s.experience.data import Data
+from p3s.experience.episode_links import MARKS, NONE, EpisodeLinks, rows_of_steps
 from p3s.experience.hindsight import Hindsight
 from p3s.experience.normalization import Normalizer, normalize
 from p3s.experience.reward_scale import RewardScale
@@ -61,6 +62,15 @@ class Ring:
         for row in rows:
             self.rows[self.num_added % self.capacity] = row
             self.num_added += 1
+
+    def append(self, rows: np.ndarray) -> None:
+        """`add` for many rows."""
+        rows = np.ascontiguousarray(rows)
+        while len(rows):
+            place = self.num_added % self.capacity
+            piece, rows = np.split(rows, [min(self.capacity - place, len(rows))])
+            self.load(place, piece.tobytes())
+            self.num_added += len(piece)
 
     def load(self, start: int, data: bytes) -> None:
         """Put rows in this place, from their bytes; `num_added` says which places count."""
@@ -119,6 +129,7 @@ class Replay:
     reward_scale: what the rewards of minibatches are divided by, if they are.
     own_share: the part of a minibatch that comes from its learner's own rows.
     bags: complete episodes, if steps are rewarded by them or get new goals from them.
+    data, data_share: transitions from before the run, and the part of a minibatch from them.
     """
 
     def __init__(
@@ -133,13 +144,17 @@ class Replay:
         reward_scale: RewardScale | None = None,
         own_share: float = 0.0,
         bags: Bags | None = None,
+        data: Data | None = None,
+        data_share: float = 0.0,
     ) -> None:
-        self._bags = bags
+        self._bags, self._data = bags, data
+        self._num_from_data = 0 if data is None else round(data_share * batch_size)
         self._spec, self._batch_size, self._seed = spec, batch_size, seed
         self._normalizer, self._num_steps, self._own = normalizer, num_steps, own
         marked, linked = reward_scale is not None, num_steps > 1 or bags is not None
         self._links = EpisodeLinks(capacity) if linked else None
-        self._rewards, self._num_own = reward_scale, round(own_share * batch_size)
+        from_ring = batch_size - self._num_from_data
+        self._rewards, self._num_own = reward_scale, round(own_share * from_ring)
         self._marks = MARKS if marked or linked else ()
         if bags is not None:
             self._marks = BAG_MARKS
@@ -178,13 +193,23 @@ class Replay:
                 self._bags.add(first, copies, ended, view)
         self.ring.add(rows)
 
+    def fill(self, data: Data) -> None:
+        """Store all of these, in their order, as if one more copy had played them."""
+        if not self._marks:
+            self.ring.append(data.rows)
+            return
+        view, copy = fields(data.rows, self._spec), -1
+        for place, following in enumerate(data.following.tolist()):
+            step = Transition(*(view[name][place, None] for name in Transition._fields))
+            self.add(step, [copy], [copy] if following == NONE else [])
+
     def observations_of(self, rows: np.ndarray) -> np.ndarray:
         """What was acted on in these rows, (rows, ...)."""
         return fields(rows, self._spec, self._marks)["observation"]
 
     def take(self, update: int, num_batches: int, num_pending: int) -> Batches | None:
         rng = keys.generator(self._seed, "replay", update)
-        shape = num_batches, self._batch_size
+        shape = num_batches, self._batch_size - self._num_from_data
         if self._bags is not None and self._bags.advance(self.ring.num_added, num_pending):
             rows = self._rows_of_bags(self._bags, update, rng, shape)
         else:
@@ -192,6 +217,10 @@ class Replay:
             rows = None if places is None else self._rows_at(places, num_pending)
         if rows is None:
             return None
+        if self._data is not None:
+            shape = num_batches, self._num_from_data
+            more = self._data.take(self._seed, update, shape, self._own, self._num_steps)
+            rows = np.concatenate([rows, more], axis=1)
         if self._rewards is not None:
             view = fields(rows, self._spec, num_steps=self._num_steps)
             view["reward"] /= self._rewards.divisor(num_pending > 0)
@@ -240,7 +269,8 @@ class Replay:
     def largest_reward(self) -> float | None:
         rows = fields(self.ring.rows[: self.ring.size], self._spec, self._marks)
         largest = float(np.abs(rows["reward"]).max(initial=0.0))
-        return largest if self._bags is None else self._bags.largest_reward(largest)
+        largest = largest if self._bags is None else self._bags.largest_reward(largest)
+        return largest if self._data is None else max(largest, self._data.largest_reward())
 
     @staticmethod
     def unpack(spec: EnvSpec, rows: Array) -> Transition:
@@ -251,11 +281,15 @@ class Replay:
             part.cut()
 
     def describe(self) -> str:
-        return self._note if self._bags is None else f"{self._note}; {self._bags.needed_by}"
+        parts = [self._note] if self._bags is None else [self._note, self._bags.needed_by]
+        if self._data is not None:
+            parts.append(f"{self._num_from_data} of a minibatch from {self._data.describe()}")
+        return "; ".join(parts)
 
     def snapshot(self) -> dict[str, Any]:
         # Checkpoints write the ring, in segments.
-        return {name: value for part in self._parts for name, value in part.snapshot().items()}
+        parts = [*self._parts, *([] if self._data is None else [self._data])]
+        return {name: value for part in parts for name, value in part.snapshot().items()}
 
     def resume(self, values: dict[str, Any]) -> None:
         rows = fields(self.ring.rows, self._spec, self._marks)
@@ -266,6 +300,8 @@ class Replay:
                 self._bags.resume(values, self.ring.num_added, rows, latest)
         if self._rewards is not None:
             self._rewards.resume(values)
+        if self._data is not None:
+            self._data.resume(values)
 
     @property
     def _parts(self) -> list[EpisodeLinks | RewardScale | Bags]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import os
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,6 +132,8 @@ def as_field(name: str, value: Any, expected: Any) -> Any:
     """A user's value as the field of this name holds it."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
+    elif isinstance(value, os.PathLike):
+        value = os.fspath(value)
     try:
         return convert(value, expected)
     except Mismatch as error:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +26,7 @@ from p3s import keys
 from p3s.config.run import Config
 from p3s.envs import Adapter
 from p3s.envs.workers import make_copies
+from p3s.experience.data import Data
 from p3s.experience.kinds import make_experience
 from p3s.experience.normalization import NoNormalizer, RunningMoments, Scaling
 from p3s.learning.counters import Counters
@@ -53,6 +54,7 @@ class Crew:
     """Learners of a population: all of them, or those of a part.
 
     overlap: let updates run while the environments step; results do not depend on it.
+    data: transitions from before the run that minibatches hold too.
     """
 
     stops_anywhere = True
@@ -69,6 +71,7 @@ class Crew:
         spec: EnvSpec,
         part: range | None = None,
         overlap: bool = True,
+        data: Data | None = None,
     ) -> None:
         options, scheme, algorithm = config.options, config.scheme, config.algorithm
         self.scheme, self.spec, self._seed = scheme, spec, options.seed
@@ -81,7 +84,7 @@ class Crew:
         self.counters = Counters()
         normalized = algorithm.normalize_observations
         self.normalizer = RunningMoments(spec) if normalized else NoNormalizer()
-        self.experience = self._make_experience(config, make, part)
+        self.experience = self._make_experience(config, make, part, data)
         self.environments = make_copies(
             make, self.copies, options.seed, options.env_workers, options.env_restarts,
             options.env_step_limit,
@@ -101,13 +104,18 @@ class Crew:
         self.seconds, self.stepping_seconds = 0.0, 0.0
 
     def _make_experience(
-        self, config: Config, make: Callable[[], Adapter], part: range | None
+        self, config: Config, make: Callable[[], Adapter], part: range | None, data: Data | None
     ) -> Any:
         """What these learners learn from."""
         own = slice(None) if part is None else slice(part.start, part.stop)
-        return make_experience(config, self.spec, self.normalizer, make, own)
+        return make_experience(config, self.spec, self.normalizer, make, own, data)
 
     # ------------------------------------------------------------------ work
+
+    def start_from(self, policy: Params, learners: Sequence[int]) -> None:
+        """Let these learners start from a policy, before the first step."""
+        state = self.scheme.with_start(self.updater.state, policy, learners)
+        self.updater.state = self.updater.program.place(state)
 
     def start(self) -> None:
         """Begin the first episodes."""

@@ -26,6 +26,7 @@ from p3s.config.run import Config
 from p3s.envs import Adapter
 from p3s.envs.device_copies import DeviceCopies
 from p3s.errors import TrainingStopped, UserError, note
+from p3s.experience.data import Data
 from p3s.experience.device_replay import LARGEST, DeviceReplay
 from p3s.experience.normalization import NoNormalizer
 from p3s.experience.replay import memory_needed
@@ -90,7 +91,7 @@ class DeviceCrew(Crew):
         self._steps_now = min(16, self._longest)
 
     def _make_experience(
-        self, config: Config, make: Callable[[], Adapter], part: range | None
+        self, config: Config, make: Callable[[], Adapter], part: range | None, data: Data | None
     ) -> DeviceReplay:
         algorithm = config.algorithm
         assert isinstance(algorithm, OffPolicy)
@@ -262,6 +263,7 @@ def make_crew(
     spec: EnvSpec,
     overlap: bool,
     simulated: bool,
+    data: Data | None = None,
 ) -> Crew:
     """The crew of a run without shards; simulated: whether its environments live on the device."""
     wanted = config.options.replay_device
@@ -274,7 +276,7 @@ def make_crew(
         raise UserError(f"replay_device cannot be device in this run: {reason}", "replay_device")
     if simulated and wanted is None:
         note(f"this run trains step by step, not in stretches on the device: {reason}")
-    return Crew(config, make, spec, overlap=overlap)
+    return Crew(config, make, spec, overlap=overlap, data=data)
 
 
 def why_step_by_step(config: Config, spec: EnvSpec) -> str | None:
@@ -291,6 +293,7 @@ def why_step_by_step(config: Config, spec: EnvSpec) -> str | None:
         "devices": (options.devices or 1) > 1,
         "credit": options.credit != "none",
         "hindsight": options.hindsight != "none",
+        "data_share": options.data_share > 0,
         "on_divergence": options.on_divergence == "replace",
         "n_step": algorithm.n_step > 1,
         "normalize_rewards": algorithm.normalize_rewards,

@@ -21,6 +21,7 @@ from p3s.algorithms import ALGORITHMS, Algorithm
 from p3s.config.run import Config, build, field_values
 from p3s.config.suitability import algorithms_with_masks
 from p3s.envs import Adapter, Delay, EnvName, EnvSource, make_env, with_stacking
+from p3s.envs.action_range import own_actions
 from p3s.envs.flattening import NotThisSpace, flatten_observation, scales_pixels
 from p3s.envs.masked_observations import join_mask
 from p3s.envs.masks import checked_mask
@@ -116,14 +117,7 @@ class Policy:
             )
         mask = None if shape == whole and action_masks is None else self._mask(action_masks, batch)
         action = self.act(observation, deterministic, mask)
-        if self.spec.discrete:
-            return action + self.about["action_start"], None
-        low, high = (np.asarray(self.about[name]) for name in ("action_low", "action_high"))
-        scaled = (low + high) / 2 + (high - low) / 2 * action
-        own = np.clip(scaled, low, high)
-        integers = self.about.get("action_dtype")
-        own = own.astype(np.float32) if integers is None else np.rint(own).astype(integers)
-        return own.reshape(batch + tuple(self.about["action_shape"])), None
+        return own_actions(self.about, self.spec, action), None
 
     def _flat(self, observation: Any) -> np.ndarray:
         """Observations of a structured space as vectors; all others as they are."""

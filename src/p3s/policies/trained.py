@@ -15,7 +15,7 @@ from p3s.evaluation import Evaluator
 from p3s.policies.hub import fetch_policy, is_hub_name, parse_hub_name
 from p3s.policies.policy import Policy
 from p3s.runs import opening
-from p3s.runs.best_policy import BEST, LAST
+from p3s.runs.best_policy import policy_file
 from p3s.runs.records import read_config
 from p3s.runs.trust import is_own_record, trusting
 
@@ -33,16 +33,12 @@ def load(path: str | Path, last: bool = False, trust: bool = False) -> Policy:
     if is_hub_name(path):
         return _load_from_hub(path, last, trust)
     path = Path(path)
-    if path.is_dir() and not (path / LAST).exists():
-        raise UserError(f"{path} holds no policy yet: is it a run?")
+    file = policy_file(path, last)
     with trusting(trust):
         own = False
         if path.is_dir() and (path / "config.json").exists():
             opening.load_config(path)  # imports the modules that the run needs
             own = is_own_record(read_config(path))
-        file = path
-        if path.is_dir():
-            file = path / (LAST if last or not (path / BEST).exists() else BEST)
         policy = Policy.load(file)
     policy.trusted = own or trust
     return policy

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from p3s.errors import UserError
 from p3s.runs.files import remove, write_bytes
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 LAST, BEST = "policy.safetensors", "policy-best.safetensors"
 """Files of a run: the champion at the last checkpoint, and the best policy so far."""
+
+
+def policy_file(path: Path, last: bool = False) -> Path:
+    """The file of a policy, or that of a run folder: the best one if there is one, or the last."""
+    if not path.is_dir():
+        return path
+    if not (path / LAST).exists():
+        raise UserError(f"{path} holds no policy yet: is it a run?")
+    return path / (LAST if last or not (path / BEST).exists() else BEST)
 
 
 class BestPolicy:

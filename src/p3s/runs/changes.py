@@ -23,11 +23,12 @@ from p3s.fields.types import as_field, bare, field_types
 from p3s.types import EnvSpec
 
 OPTIONS = (
-    "steps", "evaluation_period", "evaluation_episodes", "evaluation_workers", "env_workers",
-    "env_restarts", "env_step_limit", "on_divergence", "stop_at", "patience", "video_period",
-    "checkpoint_period", "metrics_period",
+    "steps", "data", "evaluation_period", "evaluation_episodes", "evaluation_workers",
+    "env_workers", "env_restarts", "env_step_limit", "on_divergence", "stop_at", "patience",
+    "video_period", "checkpoint_period", "metrics_period",
 )  # fmt: skip
-"""Options of a run that may change: what is learned depends on none."""
+"""Options of a run that may change: what is learned depends on none. Data may be elsewhere, where a
+share of minibatches comes from them; they must be the same."""
 WHOLE_NUMBERS = ("batch_size", "policy_period", "learning_rate_steps")
 """Fields that may change although they are counts."""
 STAYS = ("initial_temperature", "initial_step_size", "initial_variance", "own_share", "value_limit")
@@ -80,7 +81,7 @@ def _with_change(config: Config, name: str, value: Any, spec: EnvSpec) -> Config
 def changeable(group: Any) -> list[str]:
     """The names of the fields that may change."""
     if isinstance(group, RunOptions):
-        return list(OPTIONS)
+        return [name for name in OPTIONS if name != "data" or group.data_share > 0]
     known = field_types(type(group))
     return sorted(
         name

@@ -134,7 +134,7 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write a file whole or not at all: to a temporary name, to disk, then renamed."""
     temporary = path.with_name(f".{path.name}.tmp")
     with telling("write", path):

@@ -25,12 +25,14 @@ from p3s.runs.files import make_folder
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config, write_config
 from p3s.runs.rows import read_intact_rows
+from p3s.runs.starting import begin_warm
 from p3s.runs.trust import (
     as_list,
     check_modules,
     is_own_record,
     refuse_cluster,
     refuse_links,
+    refuse_sources,
 )
 from p3s.train import Training
 from p3s.types import EnvSpec
@@ -79,7 +81,7 @@ def begin(
     if path.exists() and not _is_empty(path):
         raise UserError(f"{path} exists and is not an empty folder: choose another --out")
     make = make or env_maker(config)
-    training, folder = Training(config, make), RunFolder(path, loggers)
+    training, folder = begun(config, make), RunFolder(path, loggers)
     try:
         make_folder(path)
         folder.claim()
@@ -89,6 +91,17 @@ def begin(
         training.attach(folder)
     except BaseException:
         folder.close()
+        training.close()
+        raise
+    return training
+
+
+def begun(config: Config, make: MakeEnv) -> Training:
+    """A new training with all that it is to have before its first step."""
+    training = Training(config, make)
+    try:
+        begin_warm(training)
+    except BaseException:
         training.close()
         raise
     return training
@@ -144,8 +157,12 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
     if not is_own_record(record):
         refuse_links(path)
         config = dataclasses.replace(config, options=with_few_workers(config.options))
+        if config.options.data_share > 0 and run_options.get("data") is None:
+            refuse_sources(config.options.data)
         if config.options.engine == "ray" and run_options.get("address") is None:
             refuse_cluster(config.options.address)
+    if run_options.get("data") is not None and config.options.data_share == 0:
+        raise UserError(f"{path} reads no data after its start: leave data out", "data")
     given, steps_before = {"steps": steps, **run_options}, config.options.steps
     changed = {name: value for name, value in given.items() if value is not None}
     if run_options.get("env_workers") == 0:  # then nobody can be replaced
@@ -164,6 +181,10 @@ def reopen(path: Path, steps: int | None = None, **run_options: Any) -> tuple[Tr
         notes = restore(training, path)
         if training.total_steps == 0 and is_complete(path, steps_before):
             raise UserError(f"{path} is complete and its checkpoints are gone: it cannot continue")
+        if NO_CHECKPOINT in notes:
+            if not is_own_record(record):
+                refuse_sources(config.options.data, config.options.start_from)
+            begin_warm(training)
         if steps is not None and steps < training.total_steps:
             raise UserError(f"{path} has {training.total_steps:,} steps already, not {steps:,}")
         training.attach(folder)
@@ -214,11 +235,16 @@ def check_size(config: Config, make: MakeEnv) -> None:
 
 def spec_of(config: Config, make: MakeEnv) -> EnvSpec:
     """The shapes of a run's environment."""
-    algorithm = config.algorithm
-    about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
-    example = with_masks(make, *about)()
+    example = shown_maker(config, make)()
     example.close()
     return example.env_spec
+
+
+def shown_maker(config: Config, make: MakeEnv) -> MakeEnv:
+    """A function that makes the environment as a run's learners see it."""
+    algorithm = config.algorithm
+    about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
+    return with_masks(make, *about)
 
 
 def restore(training: Training, path: Path) -> list[str]:

@@ -17,12 +17,14 @@ from p3s.config.run import Config
 from p3s.config.suitability import check_environment
 from p3s.envs import Adapter, functional_of, why_on_host, with_masks, with_spec_check
 from p3s.evaluation import EvaluationQueue, Evaluator
+from p3s.experience.data import Data
 from p3s.experience.returns import make_returns
 from p3s.learning.device_crew import make_crew
 from p3s.learning.health import Health
 from p3s.policies.policy import Policy, policy_maker
 from p3s.runs.recorder import Recorder
 from p3s.runs.records import Records, RunFolder
+from p3s.runs.transitions import read_data
 
 
 class RunParts:
@@ -44,14 +46,20 @@ class RunParts:
         """What becomes of observations that are more than a vector, in a line; None for those."""
         self.simulated = functional_of(example.env) is not None and why_on_host(example) is None
         """Whether all environment copies are stepped by one program."""
+        self.data: Data | None = None
+        """What minibatches hold besides the run's own transitions (`data_share`)."""
+        if self.options.data is not None and self.options.data_share > 0:
+            self.data = read_data(self.options.data, example)
         example.close()
         self.make = with_spec_check(make, self.spec)
         about_play = self.make, algorithm, self.options.seed
         if self.options.shards is None:
-            self.crew: Any = make_crew(config, self.make, self.spec, overlap, self.simulated)
+            self.crew: Any = make_crew(
+                config, self.make, self.spec, overlap, self.simulated, self.data
+            )
             evaluator = Evaluator(*about_play, self.options.evaluation_workers)
         else:
-            self.crew = Shards(config, self.make, self.spec)
+            self.crew = Shards(config, self.make, self.spec, self.data)
             evaluator = ShardEvaluator(self.crew, *about_play)
         self.counters, self.experience = self.crew.counters, self.crew.experience
         self.returns = make_returns(self.scheme)

@@ -18,7 +18,7 @@ from p3s.runs.files import make_folder, write_text
 from p3s.runs.opening import NO_CHECKPOINT, MakeEnv
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, to_json_line, write_config
-from p3s.runs.trust import is_own_record, signed
+from p3s.runs.trust import is_own_record, refuse_sources, signed
 from p3s.train import Training
 
 
@@ -70,6 +70,8 @@ def load(
     delay = config.callable_delay
     make = partial(make_env, env, delay) if env is not None else opening.env_maker(config)
     if not is_own_record(record):
+        if config.options.data_share > 0 and "data" not in changes:
+            refuse_sources(config.options.data)
         opening.check_size(config, make)
     if env is not None and (path / LAST).exists():
         _check_shapes(path, make)

@@ -127,6 +127,13 @@ def refuse_cluster(address: Any) -> None:
         )
 
 
+def refuse_sources(*sources: str | None) -> None:
+    """Refuse to read what someone else's run names: files of this machine, or names to download."""
+    found = next((source for source in sources if source is not None), None)
+    if found is not None and not _trusting:
+        raise UserError(f"a run that you did not write reads {found}: --trust lets it")
+
+
 def _message(record: dict[str, Any]) -> bytes:
     return b"config" + json.dumps(record, sort_keys=True).encode()
 

@@ -21,6 +21,7 @@ itself cannot.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -170,6 +171,23 @@ class Scheme:
     def init(self, key: jax.Array, spec: EnvSpec) -> Any:
         """The state at the start of a run."""
         raise NotImplementedError
+
+    def with_start(self, state: Any, policy: Params, learners: Sequence[int]) -> Any:
+        """The state at the start of a run in which these learners start from a policy.
+
+        What follows from learner 0's policy otherwise follows from this one if it is among them.
+        """
+        chosen = np.isin(np.asarray(state.indices), learners)
+
+        def where_chosen(new: jax.Array, old: jax.Array) -> jax.Array:
+            return jnp.where(chosen.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+        def repeated(leaf: Any) -> jax.Array:
+            return jnp.repeat(jnp.asarray(leaf)[None], len(chosen), axis=0)
+
+        before = jax.device_get(state.learners)
+        started = self.algorithm.with_start(before, jax.tree.map(repeated, policy))
+        return state._replace(learners=jax.tree.map(where_chosen, started, before))
 
     def policies(self, state: Any) -> Params:
         """The policies that act, stacked in the order of their environment copies."""

@@ -11,6 +11,7 @@ minibatch in training mode, so its carried leaves are those of learner 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -65,6 +66,12 @@ class Center(StepScheme):
         center = pick(self.algorithm.policy_of(learners), 0)
         optimizer = self._optimizer.init(trained(center))
         return CenterState(learners, jnp.arange(self.num_learners), center, optimizer)
+
+    def with_start(
+        self, state: CenterState, policy: Params, learners: Sequence[int]
+    ) -> CenterState:
+        state = super().with_start(state, policy, learners)
+        return state._replace(center=policy) if 0 in learners else state
 
     @property
     def _optimizer(self) -> optax.GradientTransformation:

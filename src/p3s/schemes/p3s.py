@@ -27,6 +27,7 @@ the guide is a policy that has played a whole episode:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -146,6 +147,16 @@ class P3S(StepScheme):
             num_measured=jnp.int32(0),
             actors=jax.tree.map(jnp.copy, policies) if self.follows_episodes else (),
             played=jax.tree.map(jnp.copy, policies) if self.follows_episodes else (),
+        )
+
+    def with_start(self, state: P3SState, policy: Params, learners: Sequence[int]) -> P3SState:
+        state = super().with_start(state, policy, learners)
+        copied = partial(jax.tree.map, jnp.copy, self.policies(state))
+        return state._replace(
+            old_policies=copied(),
+            actors=copied() if self.follows_episodes else (),
+            played=copied() if self.follows_episodes else (),
+            guide=policy if 0 in learners else state.guide,
         )
 
     @property

@@ -20,7 +20,7 @@ from p3s.algorithms import Algorithm
 from p3s.cluster.parts import join_reports
 from p3s.errors import UserError
 from p3s.fields.types import check_fields
-from p3s.schemes.base import Scheme, StepScheme
+from p3s.schemes.base import EpisodeScheme, Scheme, StepScheme
 from p3s.testing.cases import REVIEWS, SchemeCase, small_scheme
 from p3s.testing.fields import check_scheme_fields
 from p3s.testing.programs import (
@@ -35,7 +35,7 @@ from p3s.testing.programs import (
     require,
     same,
 )
-from p3s.trees import trained
+from p3s.trees import pick, trained
 
 
 def check_fields_of(case: SchemeCase) -> None:
@@ -154,6 +154,27 @@ def check_review(case: SchemeCase) -> None:
         require(row["best"] is None, f"{what} names a best learner before the first episode")
 
 
+def check_start(case: SchemeCase) -> None:
+    """Learners may start from a given policy; the state keeps its form, and shares no arrays."""
+    scheme, what = case.scheme, f"{case.name}: with_start"
+    if isinstance(scheme, EpisodeScheme):
+        return
+    policy = pick(scheme.policies(case.init(jax.random.key(1))), 0)
+    started = scheme.with_start(case.state, jax.device_get(policy), [0])
+    check_form(started._asdict(), case.state._asdict(), what)
+    ours, before = scheme.policies(started), scheme.policies(case.state)
+    require(same(pick(ours, 0), policy), f"{what} does not put the policy in its place")
+    require(
+        same(pick(ours, slice(1, None)), pick(before, slice(1, None))),
+        f"{what} changes the policies of others",
+    )
+    arrays = [leaf for leaf in jax.tree.leaves(started) if isinstance(leaf, jax.Array)]
+    require(
+        len(set(map(id, arrays))) == len(arrays),
+        f"{what} puts one array into the state twice, and updates write over arrays: copy it",
+    )
+
+
 def check_carried(case: SchemeCase) -> None:
     """What a policy carries is copied, and never averaged, perturbed or trained."""
     if not case.learns or not hasattr(case.scheme.algorithm, "network"):
@@ -234,6 +255,7 @@ SCHEME_CHECKS: tuple[Callable[[SchemeCase], None], ...] = (
     check_actions,
     check_learning,
     check_review,
+    check_start,
     check_carried,
     check_parts,
     check_scheme_fields,
