@@ -1,4 +1,4 @@
-"""The table of the study `selection`: every form of P3S against the present one, and what decides.
+"""The table of the studies `selection` and `selection-crossq`: what decides between their methods.
 
     p3s study run selection && p3s study export selection -o results/selection.parquet
     python benchmarks/selection.py results/selection.parquet
@@ -22,8 +22,8 @@ from p3s.report.formatting import p_text
 from p3s.report.results import Results
 
 MEASURES = {"mean over learners": "mean", "champion": "champion_return"}
-PAIRS = (("P3S", "ESO"), ("P3S", "TD3"), ("ESO", "TD3"))
-PRESENT = "P3S"
+PRESENT, SHARING = "P3S", "ESO"
+"""What the names of the present form of P3S, and of ESO, begin with; another one learns alone."""
 
 Ends = dict[tuple[str, str], dict[int, dict]]
 """The last evaluation of every complete run, by method and environment, then by seed."""
@@ -54,6 +54,17 @@ def strata(
     return pairs
 
 
+def pairs_of(methods: list[str]) -> list[tuple[str, str]]:
+    """Who is compared with whom: P3S, ESO and the single learner, then other forms with P3S."""
+    forms = [method for method in methods if f"{PRESENT}," in method]
+    known = [method for method in methods if method not in forms]
+    present = next(method for method in known if method.startswith(PRESENT))
+    shared = next(method for method in known if method.startswith(SHARING))
+    alone = [method for method in known if method not in (present, shared)]
+    pairs = [(present, shared), *((ours, single) for single in alone for ours in (present, shared))]
+    return pairs + [(form, present) for form in forms]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
@@ -68,7 +79,7 @@ def main() -> None:
                 for own in (ends.get((method, env), {}) for env in results.envs)
             ]
             print(f"| {method} | " + " | ".join(cells) + " |")
-    pairs = [*PAIRS, *((m, PRESENT) for m in results.methods if m.startswith(f"{PRESENT},"))]
+    pairs = pairs_of(results.methods)
     print("\n| | tasks | seeds | by mean over learners: P, p | by champion: P, p |")
     print("|---|---|---|---|---|")
     for ours, theirs in pairs:
