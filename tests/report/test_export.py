@@ -25,10 +25,10 @@ class TestExport:
         out = export_results(study, tmp_path / "out" / f"results.{suffix}")
         table = p3s.load_results(out)
         assert len(table) == 2 * 5 * 12 * (4 + 1)
-        row = table.filter(run=str(study / "runs/p3s-td3-ant-v1-3"), step=8000, learner=2).row(
-            0, named=True
-        )
-        written = read_rows(Path(row["run"], "evaluations.jsonl"))[1]
+        run = Path("runs/p3s-td3-ant-v1-3")
+        where = str(study.name / run)  # a file tells nothing of the machine
+        row = table.filter(run=where, step=8000, learner=2).row(0, named=True)
+        written = read_rows(study / run / "evaluations.jsonl")[1]
         assert row["learner_return"] == pytest.approx(np.mean(written["learner_returns"][2]))
         assert row["score"] == pytest.approx(written["score"])
         assert (row["method"], row["env"], row["seed"]) == ("P3S-TD3", "Ant-v1", 3)

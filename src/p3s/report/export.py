@@ -107,12 +107,19 @@ def export_results(folder: Path | str, out: Path | str, also: Sequence[Path | st
     if out.suffix not in SUFFIXES:
         raise UserError(f"results are exported as .parquet or .csv, not {out.name!r}")
     table = load_results(folder, *also)
+    table = table.with_columns(run=require_polars().Series(map(_shared, table["run"])))
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.suffix == ".parquet":
         table.write_parquet(out)
     else:
         table.write_csv(out)
     return out
+
+
+def _shared(run: str) -> str:
+    """Where a run is, without what an absolute path tells of its machine: below its study."""
+    path = Path(run)
+    return str(Path(*path.parts[-3:]) if path.is_absolute() else path)
 
 
 def load_results(*paths: Path | str) -> Any:
