@@ -14,7 +14,7 @@ import jax
 
 from p3s.config.options import RunOptions
 from p3s.config.run import Config, field_values
-from p3s.envs import Adapter, make_env, with_masks
+from p3s.envs import Adapter, make_env
 from p3s.errors import UserError
 from p3s.learning import devices
 from p3s.machine import available_cores, available_memory
@@ -22,6 +22,7 @@ from p3s.plugins.loading import import_module
 from p3s.policies.file import check_layers
 from p3s.runs.checkpoints import Checkpoints, step_folders
 from p3s.runs.files import make_folder
+from p3s.runs.parts import shown_maker
 from p3s.runs.provenance import provenance
 from p3s.runs.records import RunFolder, is_complete, read_config, write_config
 from p3s.runs.rows import read_intact_rows
@@ -238,13 +239,6 @@ def spec_of(config: Config, make: MakeEnv) -> EnvSpec:
     example = shown_maker(config, make)()
     example.close()
     return example.env_spec
-
-
-def shown_maker(config: Config, make: MakeEnv) -> MakeEnv:
-    """A function that makes the environment as a run's learners see it."""
-    algorithm = config.algorithm
-    about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
-    return with_masks(make, *about)
 
 
 def restore(training: Training, path: Path) -> list[str]:

@@ -27,6 +27,13 @@ from p3s.runs.records import Records, RunFolder
 from p3s.runs.transitions import read_data
 
 
+def shown_maker(config: Config, make: Callable[[], Adapter]) -> Callable[[], Adapter]:
+    """A function that makes the environment as a run's learners see it."""
+    algorithm = config.algorithm
+    about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
+    return with_masks(make, *about)
+
+
 class RunParts:
     """All that a run consists of.
 
@@ -36,9 +43,7 @@ class RunParts:
     def __init__(self, config: Config, make: Callable[[], Adapter], overlap: bool = True) -> None:
         config.check()
         self.config, self.scheme, self.options = config, config.scheme, config.options
-        algorithm = config.algorithm
-        about = algorithm.num_stacked_observations, algorithm.scale_images, algorithm.reads_parts
-        make = with_masks(make, *about)
+        algorithm, make = config.algorithm, shown_maker(config, make)
         example = make()
         check_environment(config, example)
         self.spec, self.about_spaces = example.env_spec, example.about_spaces()

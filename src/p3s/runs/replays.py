@@ -17,6 +17,7 @@ from p3s.experience.replay import Ring
 from p3s.experience.rows import without_marks
 from p3s.runs import opening
 from p3s.runs.checkpoints import Checkpoints
+from p3s.runs.parts import shown_maker
 from p3s.runs.starting import fill
 from p3s.runs.transitions import read_data, write_transitions
 from p3s.schemes.base import StepScheme
@@ -41,7 +42,7 @@ def load_replay(training: Training, path: Path) -> None:
 def export_replay(run: Path, path: Path) -> int:
     """Write all transitions in a run's newest intact checkpoint; how many there are."""
     config = opening.config_of(opening.read_record(run), run)
-    make = opening.shown_maker(config, opening.env_maker(config))
+    make = shown_maker(config, opening.env_maker(config))
     with contextlib.closing(make()) as env:
         ring = make_experience(config, env.env_spec, NoNormalizer(), make).ring
         if Checkpoints(run / "checkpoints").read(ring)[0] is None:
